@@ -1,0 +1,263 @@
+"""Every error a user can meet: code, title, explanation, hint. One frozen row each; `cuttle explain CODE` prints it.
+
+Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `CON-xxxx`
+containers (fat binaries, ELF, PE), `API-xxxx` CUDA functions, `CLI-xxxx` commands, `DEV-xxxx` devices,
+`STK-xxxx` the AMD stack manager.
+A code never changes its meaning and is never reused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """One user-facing error: what it is called, why it happens, what the user can do."""
+
+    code: str
+    title: str
+    explanation: str
+    hint: str
+
+
+_REPORT = "If another tool accepts this file, it is a gap in Cuttle: please report it with the file."
+
+ERRORS: tuple[ErrorRow, ...] = (
+    # -- PTX syntax ---------------------------------------------------------------------------------------------
+    ErrorRow("PTX-0101", "unexpected text", "The PTX text does not follow the grammar at the place shown.", _REPORT),
+    ErrorRow(
+        "PTX-0102",
+        "unterminated text",
+        "A comment, string, bracket, block or statement is opened but the module ends before it is closed.",
+        "The PTX may have been cut off: check that the whole file or buffer was passed.",
+    ),
+    ErrorRow("PTX-0103", "unknown directive", "No directive of this name exists in PTX 9.x at this place.", _REPORT),
+    ErrorRow(
+        "PTX-0104",
+        "unknown instruction",
+        "No instruction of this name exists in PTX 9.x.",
+        "Check the spelling, or whether the PTX was made by a newer compiler than PTX 9.x.",
+    ),
+    ErrorRow(
+        "PTX-0105",
+        "bad constant",
+        "A number or constant expression is malformed, divides by zero, or does not fit 64 bits.",
+        "Integer constants are 64 bits wide; floating-point bit patterns are 0f + 8 or 0d + 16 hexadecimal digits.",
+    ),
+    ErrorRow("PTX-0106", "bad operand", "An operand has a form that PTX does not know.", _REPORT),
+    ErrorRow("PTX-0107", "unknown type", "The type is none of the fundamental types of PTX 9.x.", _REPORT),
+    ErrorRow(
+        "PTX-0110",
+        "bad module header",
+        "A module must begin with .version and .target; .version may stand only once.",
+        "Is this really PTX text? `cuttle scan FILE` says what a file holds.",
+    ),
+    # -- PTX names ----------------------------------------------------------------------------------------------
+    ErrorRow(
+        "PTX-0201",
+        "undeclared register",
+        "The instruction uses a register that no .reg directive in scope declares, and that is no special register.",
+        "Declare it with .reg in the same or an enclosing block.",
+    ),
+    ErrorRow("PTX-0202", "undefined label", "A branch names a label that is not visible from its block.", _REPORT),
+    ErrorRow(
+        "PTX-0203",
+        "undefined symbol",
+        "The name is neither a variable, nor a parameter, nor a function that is visible here.",
+        "Functions and variables of other modules need an .extern declaration.",
+    ),
+    ErrorRow("PTX-0204", "declared twice", "The name already exists in this scope.", "Rename one of the two."),
+    ErrorRow("PTX-0205", "guard is no predicate", "The register after @ must be of type .pred.", _REPORT),
+    ErrorRow(
+        "PTX-0206",
+        "no such function",
+        "The module holds no function body of this name.",
+        "C++ kernels have mangled names: `cuttle scan FILE` lists them.",
+    ),
+    ErrorRow("PTX-0207", "broken instruction", "The instruction breaks a rule of its operands.", _REPORT),
+    # -- PTX limits ---------------------------------------------------------------------------------------------
+    ErrorRow(
+        "PTX-0301",
+        "too large",
+        "A size in the module exceeds what Cuttle accepts (a guard against hostile input).",
+        "If the module is genuine, please report it: the limit can be raised.",
+    ),
+    ErrorRow("PTX-0302", "nested too deeply", "Blocks, brackets or initialisers nest deeper than allowed.", _REPORT),
+    ErrorRow("PTX-0303", "initialiser does not fit", "The initialiser holds more elements than the variable.", _REPORT),
+    ErrorRow(
+        "PTX-0304",
+        "form not supported",
+        "This is valid PTX of a form that Cuttle does not translate yet.",
+        "Please report the program that needs it.",
+    ),
+    ErrorRow(
+        "PTX-0305",
+        "kernel without code",
+        "The body only prints a message or traps: the library holds no code of this kernel for the chosen target.",
+        "Report another compute capability (see `cuttle explain` on the knob) so that the library takes other code.",
+    ),
+    # -- PTX linking --------------------------------------------------------------------------------------------
+    ErrorRow(
+        "PTX-0401",
+        "unresolved symbols",
+        "Symbols are declared .extern but none of the linked modules defines them.",
+        "Pass the missing object to the linker (nvcc: link all -rdc objects; cuLink: cuLinkAddData for each).",
+    ),
+    ErrorRow(
+        "PTX-0402",
+        "defined twice",
+        "Two of the linked modules define the same global symbol, and neither is .weak or .common.",
+        "Make one definition static or weak, or link the object only once.",
+    ),
+    ErrorRow(
+        "PTX-0403",
+        "declarations disagree",
+        "Two modules declare the same symbol as different things (kind, space, size or parameters).",
+        "Recompile both against the same header.",
+    ),
+    ErrorRow("PTX-0404", "modules do not fit", "The linked modules differ in address size.", "Recompile one of them."),
+    ErrorRow("PTX-0405", "nothing to link", "The list of modules is empty.", "Add at least one PTX module."),
+    # -- containers ---------------------------------------------------------------------------------------------
+    ErrorRow(
+        "CON-0101",
+        "not a container",
+        "The data does not begin as a fat binary, cubin, PTX text or linked image of Cuttle.",
+        "`cuttle scan FILE` says what a file holds.",
+    ),
+    ErrorRow(
+        "CON-0102",
+        "truncated container",
+        "A header or payload reaches past the end of the data.",
+        "The file may be cut off; compare its size with the original.",
+    ),
+    ErrorRow("CON-0103", "malformed container", "A field of a header has an impossible value.", _REPORT),
+    ErrorRow(
+        "CON-0104",
+        "decompression failed",
+        "A compressed payload is damaged, or decompresses to another size than its header says.",
+        "The file may be damaged; compare it with the original.",
+    ),
+    ErrorRow(
+        "CON-0105",
+        "payload too large",
+        "A payload decompresses to more than Cuttle accepts (a guard against hostile input).",
+        "If the file is genuine, please report it: the limit can be raised.",
+    ),
+    ErrorRow(
+        "CON-0106",
+        "decompressor missing",
+        "The payload is compressed and the Python package that decompresses it is not installed.",
+        "Install it: pip install lz4 backports.zstd",
+    ),
+    ErrorRow(
+        "CON-0201",
+        "no PTX inside",
+        "The container holds machine code for NVIDIA GPUs only; Cuttle translates PTX.",
+        "Rebuild with PTX (nvcc -gencode arch=compute_80,code=compute_80; PyTorch: TORCH_CUDA_ARCH_LIST=8.0+PTX), "
+        "or use a build that carries it; `cuttle scan DIR` finds such files.",
+    ),
+    ErrorRow(
+        "CON-0202",
+        "cubin cannot run",
+        "A cubin is machine code of one NVIDIA GPU; Cuttle translates PTX.",
+        "Load the PTX of this module instead (nvcc -ptx, or a fat binary made with code=compute_XX).",
+    ),
+    # -- command line -------------------------------------------------------------------------------------------
+    ErrorRow(
+        "CLI-0001", "wrong usage", "The command line cannot be understood.", "Add --help to see what is possible."
+    ),
+    ErrorRow("CLI-0002", "nothing to explain", "No error or knob has this name.", "`cuttle explain` lists all codes."),
+    ErrorRow("CLI-0003", "unknown field", "The query names a field that no device has.", "See `cuttle info --help`."),
+    ErrorRow(
+        "CLI-0101",
+        "unknown option of run",
+        "`cuttle run` does not know the option. Options of the program itself stand behind its name, or behind `--`.",
+        "`cuttle run --help` lists the options.",
+    ),
+    ErrorRow(
+        "CLI-0102", "option without a value", "The option needs a value behind it.", "`cuttle run --help` shows them."
+    ),
+    ErrorRow("CLI-0103", "no program", "`cuttle run` was not told what to run.", "Try `cuttle run -- ./program`."),
+    ErrorRow(
+        "CLI-0104",
+        "bad value",
+        "An option of `cuttle run` has a value that it cannot have.",
+        "`cuttle run --help` shows them.",
+    ),
+    ErrorRow(
+        "CLI-0201",
+        "platform not supported",
+        "Programs run on Linux on x86-64 only: the client library takes the place of NVIDIA's driver in the program's "
+        "own process, so it has to exist for the program's platform.",
+        "`cuttle scan` and `cuttle compile` work everywhere.",
+    ),
+    ErrorRow(
+        "CLI-0202",
+        "no client library",
+        "A wheel holds the client library ready-made; in a source checkout it is built when first needed, with the "
+        "ziglang package or with cc.",
+        "Run `python -m cuttle.client.build` to see why it fails.",
+    ),
+    ErrorRow(
+        "CLI-0301", "program not found", "There is no such file, or none on PATH. Exit code 127.", "Check the path."
+    ),
+    ErrorRow("CLI-0302", "not executable", "The file exists but may not be executed. Exit code 126.", "Try chmod +x."),
+    ErrorRow(
+        "CLI-0303",
+        "cannot be executed",
+        "The system refused to execute the file. Exit code 126.",
+        "A script needs a first line such as #!/bin/sh, and its interpreter must exist.",
+    ),
+    ErrorRow(
+        "CLI-0304",
+        "32-bit program",
+        "The client library exists for 64-bit programs only in this version. Exit code 126.",
+        "Build the program for x86-64.",
+    ),
+    ErrorRow(
+        "CLI-0305",
+        "program for another processor",
+        "The file is an ELF program, but not for x86-64. Exit code 126.",
+        "Use the x86-64 Linux build of the program.",
+    ),
+    ErrorRow(
+        "CLI-0306",
+        "raised privileges",
+        "The system's loader ignores LD_LIBRARY_PATH for programs that are setuid, setgid or have file capabilities, "
+        "so that they would not find Cuttle. Exit code 126.",
+        "Run a copy without them (cp drops them).",
+    ),
+    ErrorRow(
+        "CLI-0401",
+        "device did not start",
+        "A program under `cuttle run` would get an error from cuInit.",
+        "`cuttle doctor` looks for the reason.",
+    ),
+    ErrorRow(
+        "CLI-0501",
+        "file cannot be read",
+        "A file named on the command line is missing or unreadable.",
+        "Check the path.",
+    ),
+    ErrorRow(
+        "CLI-0502", "no such kernel", "The module holds no kernel of this name.", "The message lists those it has."
+    ),
+    ErrorRow(
+        "CLI-0503", "bad block shape", "A block has one to three extents, at most 1024 threads.", "Try 256 or 16,16,1."
+    ),
+    ErrorRow("CLI-0601", "demo failed", "The demo program did not end well.", "`cuttle doctor` looks for the reason."),
+    ErrorRow(
+        "CLI-0701",
+        "no such check",
+        "`cuttle doctor` has no check of this name.",
+        "`cuttle doctor --list-checks` lists them.",
+    ),
+    ErrorRow(
+        "CLI-0702", "finding of the doctor", "A check of `cuttle doctor` found something.", "The finding has a hint."
+    ),
+    # -- fallbacks for failures inside Cuttle -------------------------------------------------------------------
+    ErrorRow("API-0001", "CUDA call failed", "A CUDA function could not be carried out.", "See the message."),
+    ErrorRow("DEV-0001", "device failed", "The device (executor or GPU) failed.", "Run `cuttle doctor`."),
+    ErrorRow("STK-0001", "AMD stack failed", "A step of the AMD stack manager failed.", "Run `cuttle doctor -v hip`."),
+)

@@ -1,0 +1,120 @@
+"""Every environment variable of Cuttle, as frozen typed rows, read in one place.
+
+Plain slotted classes instead of dataclasses: the device process imports this on its way to readiness, and `dataclasses`
+alone costs a third of its start-up time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class KnobError(ValueError):
+    """A knob has a value that it cannot have."""
+
+
+class Knob:
+    """One environment variable: its name, its kind, its default, and what it means.
+
+    `kind`: `text`, `path`, `whole` (a whole number), `bytes` (a whole number with an optional suffix k, m, g, t), `seconds`,
+    `switch` (0 or 1), `version` (`8.0`), `choice` (one of `choices`).
+    """
+
+    __slots__ = ("choices", "default", "kind", "meaning", "name")
+
+    def __init__(self, name: str, kind: str, default: str, meaning: str, choices: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "default", default)
+        object.__setattr__(self, "meaning", meaning)
+        object.__setattr__(self, "choices", choices)
+
+    name: str
+    kind: str
+    default: str
+    meaning: str
+    choices: tuple[str, ...]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"knob rows are frozen: {name}")
+
+    def text(self, environment: Mapping[str, str] | None = None) -> str:
+        """The value as written, or the default."""
+        value = (os.environ if environment is None else environment).get(self.name, "")
+        return value if value else self.default
+
+    def _refuse(self, value: str, wanted: str) -> KnobError:
+        return KnobError(f"{self.name}={value}: {wanted} expected ({self.meaning})")
+
+    def whole(self, environment: Mapping[str, str] | None = None) -> int:
+        """A whole number; of `bytes` knobs with the suffix applied. 0 if empty."""
+        value = self.text(environment).strip().lower()
+        if not value:
+            return 0
+        digits = value.removesuffix("b").removesuffix("i") if self.kind == "bytes" else value
+        unit = ""
+        if self.kind == "bytes" and digits and digits[-1] in _UNITS:
+            digits, unit = digits[:-1], digits[-1]
+        try:
+            number = float(digits) if "." in digits and unit else int(digits)
+        except ValueError:
+            raise self._refuse(value, "a whole number") from None
+        if number < 0:
+            raise self._refuse(value, "a number that is not negative")
+        return int(number * _UNITS[unit])
+
+    def seconds(self, environment: Mapping[str, str] | None = None) -> float:
+        """A time in seconds; 0 if empty."""
+        value = self.text(environment).strip()
+        try:
+            return float(value) if value else 0.0
+        except ValueError:
+            raise self._refuse(value, "a time in seconds") from None
+
+    def switch(self, environment: Mapping[str, str] | None = None) -> bool:
+        """Whether it is on."""
+        return self.text(environment).strip().lower() in ("1", "yes", "on", "true")
+
+    def version(self, environment: Mapping[str, str] | None = None) -> tuple[int, int]:
+        """A version of two numbers."""
+        value = self.text(environment).strip()
+        major, _, minor = value.partition(".")
+        if not (major.isdigit() and (minor.isdigit() or not minor)):
+            raise self._refuse(value, "a version such as 8.0")
+        return int(major), int(minor or 0)
+
+    def choice(self, environment: Mapping[str, str] | None = None) -> str:
+        """One of the choices."""
+        value = self.text(environment).strip()
+        if value not in self.choices:
+            raise self._refuse(value, " or ".join(self.choices))
+        return value
+
+
+PYTHON = Knob("CUTTLE_PYTHON", "path", "python3", "interpreter that the client library starts the device process with")
+THREADS = Knob("CUTTLE_THREADS", "whole", "", "worker threads that run kernels; empty: as many as there are cores")
+MEMORY = Knob("CUTTLE_MEMORY", "bytes", "", "device memory, such as 4g; empty: 60 % of what the machine has to give")
+COMPUTE_CAPABILITY = Knob("CUTTLE_COMPUTE_CAPABILITY", "version", "8.0", "compute capability that programs see")
+TIMEOUT = Knob("CUTTLE_TIMEOUT", "seconds", "", "longest time one kernel may run; empty: no limit")
+CACHE_DIR = Knob("CUTTLE_CACHE_DIR", "path", "", "folder of compiled kernels; empty: the platform's cache folder")
+CACHE_BYTES = Knob("CUTTLE_CACHE_BYTES", "bytes", "2g", "size of that folder at which the oldest entries are removed")
+CACHE = Knob("CUTTLE_CACHE", "switch", "1", "0: compiled kernels are not kept on disk")
+COMPILE_WORKERS = Knob("CUTTLE_COMPILE_WORKERS", "whole", "", "processes that compile kernels; empty: chosen by cores")
+COMPILE_TIMEOUT = Knob("CUTTLE_COMPILE_TIMEOUT", "seconds", "600", "longest time the compilation of one kernel may take")
+OPTIMIZATION = Knob("CUTTLE_OPTIMIZATION", "whole", "2", "how hard LLVM optimises kernels: 0 or 2")
+AFFINE = Knob("CUTTLE_AFFINE", "switch", "1", "0: kernels are compiled without proofs about indices (slower)")
+PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: the slow truthful way of compiling, to find out who is wrong")
+EXACT_NAN = Knob("CUTTLE_EXACT_NAN", "switch", "1", "0: NaN results may have other bits than NVIDIA's")
+SPECIALISE = Knob("CUTTLE_SPECIALISE", "switch", "1", "0: kernels are compiled for any block shape, once")
+EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one beside the client library")
+TRACE = Knob("CUTTLE_TRACE", "path", "", "folder for the run's trace")
+PRINTF_FIFO = Knob("CUTTLE_PRINTF_FIFO", "bytes", "8m", "room for device printf between two synchronisations, at most 8m")
+LAUNCH_BLOCKING = Knob("CUDA_LAUNCH_BLOCKING", "switch", "0", "1: every launch waits for its kernel (NVIDIA's variable)")
+
+KNOBS: tuple[Knob, ...] = (
+    PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
+    OPTIMIZATION, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""Asynchronous copies, mbarriers, bulk and tensor transfers, cluster launch control (PTX ISA 9.0, 9.7.9.25 on, 9.7.13.16)."""
+
+from __future__ import annotations
+
+from cuttle.abi.ptx_isa.row import Opcode
+
+_SIZES = "[.L2::cache_hint][.L2::64B|.L2::128B|.L2::256B]"
+
+ROWS: tuple[Opcode, ...] = (
+    Opcode("cp.async", "asynchronous", ": A A X U? b64?", "write", syntax=(
+        f"cp.async(.ca|.cg)(.shared|.shared::cta).global{_SIZES}",
+    ), since=("7.0", "sm_80"), section="9.7.9.25.3.1"),
+    Opcode("cp.async.commit_group", "asynchronous", ":", syntax=("cp.async.commit_group",), since=("7.0", "sm_80"),
+           section="9.7.9.25.3.2"),
+    Opcode("cp.async.wait_group", "asynchronous", ": X", syntax=("cp.async.wait_group",), since=("7.0", "sm_80"),
+           section="9.7.9.25.3.3"),
+    Opcode("cp.async.wait_all", "asynchronous", ":", syntax=("cp.async.wait_all",), since=("7.0", "sm_80"),
+           section="9.7.9.25.3.3"),
+    Opcode("cp.async.bulk.commit_group", "asynchronous", ":", syntax=("cp.async.bulk.commit_group",),
+           since=("8.0", "sm_90"), section="9.7.9.25.6.1"),
+    Opcode("cp.async.bulk.wait_group", "asynchronous", ": X", syntax=("cp.async.bulk.wait_group[.read]",),
+           since=("8.0", "sm_90"), section="9.7.9.25.6.2"),
+    Opcode("cp.async.bulk.prefetch", "asynchronous", ": A u32 b64?", syntax=("cp.async.bulk.prefetch.L2.global",),
+           since=("8.0", "sm_90"), section="9.7.9.25.4.3"),
+    Opcode("cp.async.bulk.prefetch.tensor", "asynchronous", ": X*", since=("8.0", "sm_90"), section="9.7.9.25.5.4"),
+    *(
+        Opcode(name, "asynchronous", ": X*", "write", since=("8.0", "sm_90"), status="todo", section=section)
+        for name, section in (
+            ("cp.async.bulk", "9.7.9.25.4.1"), ("cp.reduce.async.bulk", "9.7.9.25.4.2"),
+            ("cp.async.bulk.tensor", "9.7.9.25.5.2"), ("cp.reduce.async.bulk.tensor", "9.7.9.25.5.3"),
+            ("tensormap.replace", "9.7.9.26"), ("tensormap.cp_fenceproxy", "9.7.13.17"),
+        )
+    ),
+    *(
+        Opcode(name, "asynchronous", ": X*", "write", since=("8.1", "sm_90"), status="refuse", section="9.7.9.25.4")
+        for name in ("multimem.cp.async.bulk", "multimem.cp.reduce.async.bulk")
+    ),
+    *(
+        Opcode(f"clusterlaunchcontrol.{name}", "asynchronous", ": X*", "write", since=("8.6", "sm_100"), status="refuse",
+               section="9.7.13.18")
+        for name in ("try_cancel", "query_cancel")
+    ),
+    Opcode("cp.async.mbarrier.arrive", "asynchronous", ": A", "write", since=("7.0", "sm_80"), status="todo",
+           section="9.7.13.16.16"),
+    *(
+        Opcode(f"mbarrier.{name}", "asynchronous", operands, "write", since=("7.0", "sm_80"), status="todo",
+               section=f"9.7.13.16.{part}")
+        for name, operands, part in (
+            ("init", ": A u32", 9), ("inval", ": A", 10), ("expect_tx", ": A u32", 11), ("complete_tx", ": A u32", 12),
+            ("arrive", "b64: A u32?", 13), ("arrive_drop", "b64: A u32?", 14), ("test_wait", "P: A b64", 15),
+            ("try_wait", "P: A b64 u32?", 16), ("pending_count", "u32: b64", 17),
+        )
+    ),
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""The checks of `cuttle doctor`: each is a function `check_<name>(context) -> Finding` in one of the modules here.
+
+A check only looks; it changes nothing. What it raises is shown as a crash of the check, not of the doctor.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+AREAS = ("machine", "installation", "device", "cache", "program")
+
+OK, WARNING, FAILURE, CRASH = "ok", "warning", "failure", "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check saw. `mark`: ok, warning (works, but), failure (will not work), crash (of the check itself)."""
+
+    mark: str
+    text: str
+    hint: str = ""
+    details: tuple[str, ...] = ()
+
+
+@dataclass
+class Context:
+    """What checks share: the program asked about, and the report of the probe, which is made once."""
+
+    program: str | None = None
+    prefer_ours: bool = False
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @cached_property
+    def client_environment(self) -> dict[str, str]:
+        from cuttle.cli import environment
+
+        added = environment.client_variables(self.environment, prefer_ours=self.prefer_ours)
+        return {**self.environment, **added}
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        from cuttle.cli import probe
+
+        return probe.ask("--kernel", environment=self.client_environment)
+
+
+Check = Callable[[Context], Finding]
+
+
+def all_checks() -> dict[str, Check]:
+    """Name → function, in the order of `AREAS` and of the source."""
+    checks: dict[str, Check] = {}
+    for area in AREAS:
+        module = importlib.import_module(f"cuttle.cli.checks.{area}")
+        checks.update(
+            (name.removeprefix("check_"), function)
+            for name, function in vars(module).items()
+            if name.startswith("check_") and callable(function)
+        )
+    return checks
+
+
+def run_check(check: Check, context: Context) -> Finding:
+    try:
+        return check(context)
+    except Exception as error:  # a broken check is a finding of its own kind
+        return Finding(CRASH, f"the check itself failed: {type(error).__name__}: {error}", "Please report this.")

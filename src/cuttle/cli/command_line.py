@@ -1,0 +1,122 @@
+"""The command line with click. Verbs are modules that are imported when they are called."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from cuttle import __version__
+from cuttle.cli.render import Style, show
+from cuttle.cli.result import USAGE, Problem, Result, failure
+from cuttle.errors import CuttleError
+
+# Verb → (module, one line). The line stands here so that `cuttle --help` imports no verb.
+VERBS: dict[str, tuple[str, str]] = {
+    "run": ("", "Run a CUDA program: cuttle run -- ./program arguments"),
+    "demo": ("cuttle.cli.demo", "Draw a picture with a CUDA driver-API program on the CPU"),
+    "info": ("cuttle.cli.info", "Show the devices that programs will see"),
+    "doctor": ("cuttle.cli.doctor", "Check whether everything is in place"),
+    "scan": ("cuttle.cli.scan", "Find device code in programs and libraries and say whether it can run"),
+    "env": ("cuttle.cli.env", "Print the variables that `run` sets, for shells, Docker and CI"),
+    "cache": ("cuttle.cli.cache", "Show, prune or clear the cache of compiled kernels"),
+    "compile": ("cuttle.cli.compile", "Show what a PTX file becomes: IR, LLVM, assembly"),
+    "explain": ("cuttle.cli.explain", "Explain an error code or a knob"),
+}
+
+
+class LazyGroup(click.Group):
+    """Commands of `VERBS`, each imported when asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        if name == "run":
+            return run
+        command: click.Command = importlib.import_module(VERBS[name][0]).command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", message="cuttle %(version)s")
+def group() -> None:
+    """Run unmodified CUDA programs on machines without an NVIDIA GPU."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(arguments: tuple[str, ...]) -> None:
+    """Reached only through `cuttle` options before `run`; see launch.py."""
+    from cuttle.cli import launch
+
+    sys.exit(launch.main(list(arguments)))
+
+
+def verb(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make a function `(style, ...) -> Result` a command with the options that every verb has."""
+
+    def decorate(function: Callable[..., Result]) -> click.Command:
+        @functools.wraps(function)
+        def call(json: bool, quiet: bool, verbose: bool, color: str, **arguments: Any) -> None:
+            style = Style(json, quiet, verbose, color)
+            try:
+                result = function(style, **arguments)
+            except CuttleError as error:
+                result = failure(name, error)
+            show(result, style)
+            sys.exit(result.exit_code)
+
+        wrapped: Callable[..., Any] = call
+        options: tuple[Callable[[Any], Any], ...] = (
+            click.option(
+                "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour."
+            ),
+            click.option("-v", "--verbose", is_flag=True, help="Say more."),
+            click.option("-q", "--quiet", is_flag=True, help="Say nothing but data and errors."),
+            click.option("--json", is_flag=True, help="Print one JSON document (docs/reference/json.md)."),
+        )
+        for option in options:
+            wrapped = option(wrapped)
+        command: click.Command = click.command(
+            name, context_settings={"help_option_names": ["-h", "--help"]}, **settings
+        )(wrapped)
+        return command
+
+    return decorate
+
+
+def main(arguments: list[str]) -> int:
+    """Run a verb; returns the exit code."""
+    style = Style(json="--json" in arguments)
+    try:
+        code = group.main(arguments, prog_name="cuttle", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stdout.write(error.ctx.get_help() + "\n" if error.ctx else "")
+        return USAGE
+    except click.UsageError as error:
+        command = error.ctx.info_name or "cuttle" if error.ctx else "cuttle"
+        path = error.ctx.command_path if error.ctx else "cuttle"
+        problem = Problem("CLI-0001", error.format_message(), f"`{path} --help` shows what is possible.")
+        show(Result(command, None, errors=[problem], exit_code=USAGE, status="error"), style)
+        return USAGE
+    except click.ClickException as error:
+        problem = Problem("CLI-0001", error.format_message())
+        show(Result("cuttle", None, errors=[problem], exit_code=USAGE, status="error"), style)
+        return USAGE
+    except click.exceptions.Abort:
+        return 130
+    except BrokenPipeError:
+        sys.stdout = None  # nothing may be flushed into the closed pipe at exit
+        return 141

@@ -1,0 +1,49 @@
+"""`cuttle demo`: draws a picture by running a CUDA driver-API program under `cuttle run`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from cuttle.cli.devices import client_environment, require_client
+from cuttle.cli.command_line import verb
+from cuttle.cli.render import Style
+from cuttle.cli.result import Remark, Result, Text
+from cuttle.errors import CuttleError
+
+HERE = Path(__file__).parent
+SIZES = {"small": (320, 240), "medium": (1024, 768), "large": (1920, 1440)}
+
+
+@verb("demo")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("cuttle-demo.png"))
+@click.option("--size", type=click.Choice([*SIZES]), default="medium", help="320x240, 1024x768 or 1920x1440 pixels.")
+@click.option("--samples", type=click.IntRange(1, 8), default=2, help="Rays a pixel, in each direction.")
+@click.option("--angle", type=float, default=0.6, help="Where the camera stands, in radians.")
+def command(style: Style, output: Path, size: str, samples: int, angle: float) -> Result:
+    """Draw a picture: a quaternion Julia set, by a CUDA program that finds no NVIDIA GPU and does not notice.
+
+    Prints the path of the PNG file.
+    """
+    require_client()
+    width, height = SIZES[size]
+    if not style.quiet:
+        sys.stderr.write(f"cuttle: drawing {width} x {height} pixels with {samples * samples} rays each ...\n")
+    program = [sys.executable, str(HERE / "demo_program.py"), str(HERE / "julia.ptx"), str(output)]
+    shape = [str(width), str(height), str(samples), str(angle)]
+    command_line = [sys.executable, "-m", "cuttle", "run", "--", *program, *shape]
+    done = subprocess.run(command_line, env=client_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise CuttleError("CLI-0601", f"the demo program ended with {how}")
+    times = json.loads(done.stdout.splitlines()[-1])
+    talk = (
+        f"cuttle: {times['device']}: device ready in {times['start_s']:.2f} s, kernel compiled in "
+        f"{times['compile_s']:.2f} s, drawn in {times['draw_s']:.2f} s"
+    )
+    data = {"output": str(output), "width": width, "height": height, "samples": samples, **times}
+    return Result("demo", data, [Remark(talk), Text(str(output))])

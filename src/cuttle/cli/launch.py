@@ -1,0 +1,263 @@
+"""`cuttle run [options] -- program args`: sets the environment and becomes the program.
+
+Parsed by hand and without click, because every millisecond here is added to every program. The program replaces this
+process, so its exit code, signals, terminal and output are its own by construction.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from cuttle.cli import environment
+
+FAILED, NOT_RUNNABLE, NOT_FOUND = 125, 126, 127
+
+DEVICES = ("cpu",)
+
+# Option → knob.
+KNOB_OPTIONS = {
+    "--threads": "CUTTLE_THREADS",
+    "--memory": "CUTTLE_MEMORY",
+    "--compute-capability": "CUTTLE_COMPUTE_CAPABILITY",
+    "--timeout": "CUTTLE_TIMEOUT",
+    "--cache-dir": "CUTTLE_CACHE_DIR",
+}
+
+HELP = """\
+Usage: cuttle run [OPTIONS] [--] PROGRAM [ARGUMENTS]...
+
+  Run a CUDA program without an NVIDIA GPU. The program is not changed; its
+  output, exit code and signals are passed through untouched.
+
+Options:
+  --device NAME               device to run on: cpu, the only one in this version
+  --threads N                 threads that run kernels (default: all cores)
+  --memory SIZE               memory of the device, such as 4G (default: a part of the machine's)
+  --compute-capability X.Y    what the device says it is (default: 8.0)
+  --timeout SECONDS           stop a kernel that runs longer (default: never)
+  --cache-dir FOLDER          where compiled kernels are kept
+  --prefer-ours               win over a libcuda.so.1 that the program brings along
+  -h, --help                  this page
+
+Exit codes: the program's own; 125 Cuttle failed, 126 the program cannot be run, 127 it was not found.
+"""
+
+
+class Refusal(Exception):
+    """Cuttle cannot start the program: exit code, error code, message, hint."""
+
+    def __init__(self, exit_code: int, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    def render(self) -> str:
+        text = f"error[{self.code}]: {self.message}\n"
+        return text + f"  hint: {self.hint}\n" if self.hint else text
+
+
+def main(arguments: list[str]) -> int:
+    """Become the program. Returns only if Cuttle failed, or after printing the help page."""
+    try:
+        settings, command = parse(arguments)
+        if "help" in settings:
+            sys.stdout.write(HELP)
+            return 0
+        return start(settings, command)
+    except Refusal as refusal:
+        sys.stderr.write(refusal.render())
+        return refusal.exit_code
+
+
+def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """(knob or flag → value, command line of the program). The first argument that is no option begins the program."""
+    settings: dict[str, str] = {}
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        if argument == "--":
+            position += 1
+            break
+        if not argument.startswith("-") or argument == "-":
+            break
+        position += 1
+        if argument in ("-h", "--help"):
+            return {"help": "1"}, []
+        if argument == "--prefer-ours":
+            settings["prefer-ours"] = "1"
+            continue
+        name, equals, value = argument.partition("=")
+        if name != "--device" and name not in KNOB_OPTIONS:
+            raise Refusal(
+                FAILED, "CLI-0101", f"`cuttle run` has no option {name}", "`cuttle run --help` lists the options."
+            )
+        if not equals:
+            if position == len(arguments) or arguments[position] == "--":
+                raise Refusal(FAILED, "CLI-0102", f"{name} needs a value", "`cuttle run --help` lists the options.")
+            value = arguments[position]
+            position += 1
+        if name != "--device":
+            settings[KNOB_OPTIONS[name]] = checked(name, value)
+        elif value not in DEVICES:
+            raise Refusal(FAILED, "CLI-0104", f"there is no device {value}", f"Devices: {', '.join(DEVICES)}.")
+    command = arguments[position:]
+    if not command:
+        raise Refusal(FAILED, "CLI-0103", "no program was named", "Try `cuttle run -- ./program`, or `cuttle demo`.")
+    return settings, command
+
+
+def checked(option: str, value: str) -> str:
+    """The value of an option, refused here if the device process would refuse it."""
+    from cuttle.abi import knobs
+
+    row = next(row for row in knobs.KNOBS if row.name == KNOB_OPTIONS[option])
+    try:
+        {"whole": row.whole, "bytes": row.whole, "seconds": row.seconds, "version": row.version}.get(
+            row.kind, row.text
+        )({row.name: value})
+    except knobs.KnobError as error:
+        _, _, reason = str(error).partition(": ")
+        raise Refusal(FAILED, "CLI-0104", f"{option} {value}: {reason}", f"`cuttle explain {row.name}`") from None
+    return value
+
+
+def start(settings: dict[str, str], command: list[str]) -> int:
+    problem = environment.platform_problem()
+    if problem:
+        raise Refusal(FAILED, "CLI-0201", problem, "`cuttle scan` and `cuttle compile` work everywhere.")
+    path = find_program(command[0])
+    note = check_program(path)
+    if note:
+        sys.stderr.write(f"cuttle: note: {note}\n")
+    if not os.path.exists(environment.CLIENT_LIBRARY):
+        build_client()
+    variables = initial_environment()
+    variables.update((name, value) for name, value in settings.items() if name.startswith("CUTTLE_"))
+    variables.update(environment.client_variables(variables, prefer_ours="prefer-ours" in settings))
+    # Python ignores SIGPIPE, and ignored signals survive exec: `cuttle run -- program | head` would not end.
+    import signal
+
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(path, command, variables)
+    except OSError as error:
+        raise Refusal(
+            NOT_RUNNABLE,
+            "CLI-0303",
+            f"{path}: {error.strerror}",
+            "A script needs a first line such as #!/bin/sh, and its interpreter must exist.",
+        ) from None
+
+
+def initial_environment() -> dict[str, str]:
+    """The environment as the user made it: Python itself may have added LC_CTYPE (PEP 538)."""
+    variables = dict(os.environ)
+    if variables.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
+        try:
+            with open("/proc/self/environ", "rb") as file:
+                if b"\0LC_CTYPE=" not in b"\0" + file.read():
+                    del variables["LC_CTYPE"]
+        except OSError:
+            pass
+    return variables
+
+
+def find_program(name: str) -> str:
+    """Path of the program as a shell would find it."""
+    if "/" in name:
+        if not os.path.lexists(name):
+            raise Refusal(NOT_FOUND, "CLI-0301", f"{name}: no such file")
+        if os.path.isdir(name):
+            raise Refusal(NOT_RUNNABLE, "CLI-0302", f"{name} is a folder, not a program")
+        if not os.path.exists(name):
+            raise Refusal(NOT_FOUND, "CLI-0301", f"{name} is a link to a file that does not exist")
+        if not os.access(name, os.X_OK):
+            raise Refusal(NOT_RUNNABLE, "CLI-0302", f"{name} is not executable", f"Try chmod +x {name}")
+        return name
+    for folder in os.get_exec_path():
+        path = f"{folder or '.'}/{name}"
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    here = f"A file of this name is in the current folder: ./{name}" if os.path.isfile(name) else ""
+    raise Refusal(NOT_FOUND, "CLI-0301", f"{name}: no such program on PATH", here)
+
+
+def check_program(path: str) -> str:
+    """Refuse what cannot work; a returned text is a remark on what will hardly do what the user wants."""
+    status = os.stat(path)
+    other_user = status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()
+    other_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getgid()
+    if other_user or other_group or has_capabilities(path):
+        raise Refusal(
+            NOT_RUNNABLE,
+            "CLI-0306",
+            f"{path} runs with raised privileges (setuid, setgid or file capabilities)",
+            "The system's loader ignores LD_LIBRARY_PATH then. Run a copy without them: cp PROGRAM /tmp && cuttle run ...",
+        )
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return ""  # executable but not readable: exec will decide
+    if head[:4] != b"\x7fELF" or len(head) < 64:
+        return ""  # a script, or something that exec refuses with its own reason
+    machine = int.from_bytes(head[18:20], "little")
+    if head[4] == 1 and machine == 3:
+        raise Refusal(
+            NOT_RUNNABLE,
+            "CLI-0304",
+            f"{path} is a 32-bit program; this version of Cuttle serves 64-bit programs only",
+            "Build it for x86-64: CUDA dropped 32-bit programs as well.",
+        )
+    if head[4] != 2 or machine != 62:
+        raise Refusal(
+            NOT_RUNNABLE,
+            "CLI-0305",
+            f"{path} is a program for another processor (ELF machine {machine}), not for x86-64",
+            "Use the x86-64 Linux build of the program.",
+        )
+    if not has_interpreter(head):
+        return (
+            f"{path} is linked statically and loads no shared libraries, so it will find no CUDA driver at all "
+            "(static cudart is fine; a static libc is not)"
+        )
+    return ""
+
+
+def has_interpreter(head: bytes) -> bool:
+    """Whether an ELF64 file names a dynamic loader (PT_INTERP). Unknown counts as yes."""
+    offset = int.from_bytes(head[32:40], "little")
+    size = int.from_bytes(head[54:56], "little")
+    count = int.from_bytes(head[56:58], "little")
+    if offset + size * count > len(head) or size < 56:
+        return True
+    return any(int.from_bytes(head[at : at + 4], "little") == 3 for at in range(offset, offset + size * count, size))
+
+
+def has_capabilities(path: str) -> bool:
+    try:
+        return os.getuid() != 0 and bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
+
+
+def build_client() -> None:
+    """A source checkout has no client library until it is built: do it now, once, and say so."""
+    import subprocess
+
+    sys.stderr.write("cuttle: building the client library (once)\n")
+    done = subprocess.run([sys.executable, "-m", "cuttle.client.build"], stdout=sys.stderr, check=False)
+    if done.returncode or not os.path.exists(environment.CLIENT_LIBRARY):
+        raise Refusal(
+            FAILED,
+            "CLI-0202",
+            f"the client library {environment.CLIENT_LIBRARY} is missing and could not be built",
+            "Run `python -m cuttle.client.build` to see why; it needs `pip install ziglang`, or a C compiler named cc.",
+        )

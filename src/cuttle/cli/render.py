@@ -1,0 +1,119 @@
+"""Prints results: the one place that knows about terminals, colour and JSON. Data to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from cuttle.cli.result import Problem, Remark, Result, Table, Text
+
+ANSI = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How the user wants to see results: the options that every verb has."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+
+    def colored(self, stream: TextIO) -> bool:
+        if self.color != "auto":
+            return self.color == "always"
+        return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, color: str, enabled: bool) -> str:
+    """`text` in a colour of `ANSI`. Colour never carries meaning alone."""
+    return f"\x1b[{ANSI[color]}m{text}\x1b[0m" if enabled and text else text
+
+
+def marks(stream: TextIO) -> dict[str, str]:
+    """The glyphs of findings, or ASCII where the terminal's encoding lacks them."""
+    glyphs = {"ok": "✓", "warning": "!", "failure": "✗", "crash": "☠"}
+    try:
+        "".join(glyphs.values()).encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return {"ok": "+", "warning": "!", "failure": "x", "crash": "#"}
+    return glyphs
+
+
+def show(result: Result, style: Style) -> None:
+    """Print a result; the caller exits with `result.exit_code`."""
+    if style.json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result.envelope()), indent=2).decode() + "\n")
+        sys.stdout.flush()
+        return
+    for block in result.blocks:
+        if isinstance(block, Table):
+            show_table(block, style)
+        elif isinstance(block, Text):
+            sys.stdout.write(block.text if block.text.endswith("\n") else block.text + "\n")
+        elif isinstance(block, Remark) and not style.quiet:
+            sys.stdout.flush()
+            sys.stderr.write(block.text + "\n")
+    sys.stdout.flush()
+    for problem in result.errors:
+        show_problem(problem, style)
+
+
+def show_problem(problem: Problem, style: Style) -> None:
+    """`error[CODE]: message`, the place, `hint:`; on stderr."""
+    color = style.colored(sys.stderr)
+    lines = [paint(f"error[{problem.code}]:", "red", color) + f" {problem.message}"]
+    if problem.where:
+        lines.append(f"  --> {problem.where}")
+    if problem.hint:
+        lines.append("  " + paint("hint:", "cyan", color) + f" {problem.hint}")
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+def show_table(table: Table, style: Style) -> None:
+    if style.colored(sys.stdout) and sys.stdout.isatty():
+        show_rich_table(table)
+    else:
+        sys.stdout.write(plain_table(table.columns, table.rows, table.right))
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> str:
+    """Columns aligned with spaces: for pipes and files."""
+    widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
+    lines = []
+    for row in (columns, *rows):
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
+
+
+def show_rich_table(table: Table) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
+    view = RichTable(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        view.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
+    for row in table.rows:
+        view.add_row(*(RichText(cell) for cell in row))
+    Console().print(view)
+
+
+def size_text(size_bytes: float) -> str:
+    """A size in binary units: `3.2 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"

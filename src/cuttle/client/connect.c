@@ -1,0 +1,166 @@
+/* Starts the device process and shares memory with it; ends the connection. docs/design/boundary.md, "Start". */
+#include "client.h"
+
+#include "unsupported.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RESERVED_BYTES (uint64_t)CUTTLE_ARENA_STEP
+#define START_LIMIT_MS 120000
+
+client_connection client = {.socket = -1, .arena_descriptor = -1};
+
+static os_lock connect_lock = OS_LOCK_INITIAL;
+
+void client_log(const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "cuttle: %s\n", line);
+}
+
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && value[0] != 0 && strcmp(value, "0") != 0;
+}
+
+static bool reserve_arena(void) {
+    /* A smaller range where the address space is limited. */
+    for (uint64_t bytes = RESERVED_BYTES; bytes >= (1ull << 32); bytes >>= 4) {
+        for (unsigned step = 0; step < 6; step++) {
+            uint64_t base = CUTTLE_ARENA_BASE + step * CUTTLE_ARENA_STEP;
+            if (os_reserve(base, bytes)) {
+                client.arena_base = base;
+                client.arena_bytes = bytes;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static CUresult wait_until_ready(void) {
+    uint64_t limit = os_time_ns() + START_LIMIT_MS * 1000000ull;
+    while (LOAD(client.control->magic) != CUTTLE_READY_MAGIC) {
+        int waited = os_socket_wait(client.socket, 200);
+        if (waited < 0) {
+            const char *python = getenv("CUTTLE_PYTHON");
+            client_log("the device process did not start (%s -m cuttle.runtime)", python ? python : "python3");
+            return CUDA_ERROR_SYSTEM_NOT_READY;
+        }
+        if (waited == 0 && os_time_ns() > limit) {
+            client_log("the device process did not become ready in %d s", START_LIMIT_MS / 1000);
+            return CUDA_ERROR_SYSTEM_NOT_READY;
+        }
+    }
+    return (CUresult)client.control->ready_error;
+}
+
+static CUresult start(void) {
+    int control = os_shared_memory_create("cuttle-control", CUTTLE_CONTROL_BYTES);
+    int status = os_shared_memory_create("cuttle-status", CUTTLE_STATUS_BYTES);
+    int arena = os_shared_memory_create("cuttle-arena", 0);
+    if (control < 0 || status < 0 || arena < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    uint8_t *control_memory = os_map_shared(control, CUTTLE_CONTROL_BYTES);
+    uint8_t *status_memory = os_map_shared(status, CUTTLE_STATUS_BYTES);
+    if (control_memory == NULL || status_memory == NULL || !reserve_arena()) return CUDA_ERROR_OPERATING_SYSTEM;
+    client.control = (cuttle_control_page *)(control_memory + CUTTLE_CONTROL_PAGE_AT);
+    client.attributes = (const int32_t *)(control_memory + CUTTLE_ATTRIBUTES_AT);
+    client.ring = control_memory + CUTTLE_RING_AT;
+    client.payload = control_memory + CUTTLE_PAYLOAD_AT;
+    client.status = (cuttle_status_page *)(status_memory + CUTTLE_STATUS_PAGE_AT);
+    client.streams = (cuttle_stream_slot *)(status_memory + CUTTLE_STREAMS_AT);
+    client.events = (cuttle_event_slot *)(status_memory + CUTTLE_EVENTS_AT);
+    client.host_calls = (cuttle_host_call *)(status_memory + CUTTLE_HOST_CALLS_AT);
+    client.text = status_memory + CUTTLE_TEXT_AT;
+    client.control->version = CUTTLE_PROTOCOL_VERSION;
+    client.control->client_pid = (int32_t)os_process_id();
+    client.control->arena_base = client.arena_base;
+    client.streams[0].flags = 1; /* the legacy default stream */
+
+    os_child child;
+    bool started = os_child_start(&child, control, status, arena);
+    close(control);
+    close(status);
+    if (!started) return CUDA_ERROR_OPERATING_SYSTEM;
+    client.socket = child.socket;
+    client.arena_descriptor = arena;
+    TRY(wait_until_ready());
+    uint64_t reserved = client.arena_bytes, bytes = client.control->arena_bytes;
+    if (bytes == 0 || bytes > reserved) return CUDA_ERROR_SYSTEM_NOT_READY;
+    if (!os_map_shared_at(client.arena_base, arena, 0, bytes)) return CUDA_ERROR_OPERATING_SYSTEM;
+    os_not_inherited(client.arena_base, bytes);
+    if (reserved > bytes) os_release(client.arena_base + bytes, reserved - bytes);
+    client.arena_bytes = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult client_connect(void) {
+    if (LIKELY(LOAD(client.state) == CLIENT_READY)) return CUDA_SUCCESS;
+    os_lock_take(&connect_lock);
+    if (client.state == CLIENT_NEW) {
+        client.launch_blocking = is_set("CUDA_LAUNCH_BLOCKING");
+        client.trace = is_set("CUTTLE_TRACE");
+        CUresult result = start();
+        if (result != CUDA_SUCCESS) {
+            client.failure = result;
+            client.arena_bytes = 0;
+            STORE(client.state, CLIENT_FAILED);
+        } else {
+            STORE(client.state, CLIENT_READY);
+        }
+    }
+    os_lock_release(&connect_lock);
+    return client.state == CLIENT_READY ? CUDA_SUCCESS : client_not_ready();
+}
+
+CUresult client_not_ready(void) {
+    switch (client.state) {
+    case CLIENT_READY: return CUDA_SUCCESS;
+    case CLIENT_FAILED: return client.failure;
+    case CLIENT_CLOSED: return CUDA_ERROR_DEINITIALIZED;
+    default: return CUDA_ERROR_NOT_INITIALIZED;
+    }
+}
+
+CUresult client_enter_slow(void) {
+    if (client.state != CLIENT_READY) return client_not_ready();
+    thread_state *thread = thread_enter();
+    if (thread == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (thread->in_host_call) return CUDA_ERROR_NOT_PERMITTED;
+    context *now = current_context();
+    if (now == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+    if (now->destroyed || !now->active) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (CUresult)LOAD(client.status->sticky_error);
+}
+
+void client_lost(void) {
+    os_lock_take(&connect_lock);
+    if (client.state == CLIENT_READY) {
+        client_log("the device process has ended unexpectedly");
+        client.failure = CUDA_ERROR_SYSTEM_NOT_READY;
+        STORE(client.state, CLIENT_FAILED);
+    }
+    os_lock_release(&connect_lock);
+}
+
+void client_close(void) {
+    if (client.state != CLIENT_READY) return;
+    STORE(client.state, CLIENT_CLOSED);
+    close(client.socket); /* the device process ends when it sees this */
+    client.socket = -1;
+}
+
+static unsigned unsupported_calls[2048];
+
+CUresult cuttle_unsupported(unsigned index, const char *name) {
+    unsigned before = __atomic_fetch_add(&unsupported_calls[index % 2048], 1, __ATOMIC_RELAXED);
+    if (before == 0 && (client.trace || is_set("CUTTLE_TRACE"))) client_log("%s is not supported yet", name);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,102 @@
+"""Errors that reach the user: a code of `abi/errors.py`, a place, a reason, a hint.
+
+`CuttleError.render()` gives the one form in which they are printed::
+
+    error[PTX-0201]: register %r9 is not declared
+      --> kernel.ptx:12:9, in kernel `saxpy`, at `add.s32 %r9, %r1, %r2`
+      hint: Declare it with .reg in the same or an enclosing block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuttle.abi.errors import ERRORS, ErrorRow
+
+_rows: dict[str, ErrorRow] = {}
+
+
+def error_row(code: str) -> ErrorRow | None:
+    """The row of `code` (`PTX-0101`), or None. The index is built at the first call."""
+    if not _rows:
+        _rows.update((row.code, row) for row in ERRORS)
+    return _rows.get(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of an error. Lines and columns count from 1; 0 and empty strings mean unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    kernel: str = ""
+    instruction: str = ""
+
+    def __str__(self) -> str:
+        parts = []
+        if self.file or self.line:
+            place = self.file or "PTX"
+            if self.line:
+                place += f":{self.line}"
+                if self.column:
+                    place += f":{self.column}"
+            parts.append(place)
+        if self.kernel:
+            parts.append(f"in kernel `{self.kernel}`")
+        if self.instruction:
+            parts.append(f"at `{self.instruction}`")
+        return ", ".join(parts)
+
+
+class CuttleError(Exception):
+    """An error with a code. `hint` defaults to that of the code's row."""
+
+    def __init__(self, code: str, message: str, where: Where | None = None, hint: str = "") -> None:
+        super().__init__(code, message, where, hint)
+        self.code = code
+        self.message = message
+        self.where = where or Where()
+        row = error_row(code)
+        self.hint = hint or (row.hint if row else "")
+
+    def render(self) -> str:
+        """The error as text of up to three lines."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        place = str(self.where)
+        if place:
+            lines.append(f"  --> {place}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def at(self, *, file: str = "", kernel: str = "", instruction: str = "") -> CuttleError:
+        """The same error with a place filled in where it was still unknown."""
+        old = self.where
+        self.where = Where(
+            old.file or file, old.line, old.column, old.kernel or kernel, old.instruction or instruction
+        )
+        return self
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class PtxError(CuttleError):
+    """PTX text that cannot be read, checked or linked (`PTX-xxxx`)."""
+
+
+class ContainerError(CuttleError):
+    """A fat binary, ELF or PE file that cannot be read (`CON-xxxx`)."""
+
+
+class ApiError(CuttleError):
+    """A CUDA function that cannot be carried out (`API-xxxx`)."""
+
+
+class DeviceError(CuttleError):
+    """A device, executor or kernel that failed (`DEV-xxxx`)."""
+
+
+class StackError(CuttleError):
+    """The AMD stack manager failed (`STK-xxxx`)."""

@@ -1,0 +1,460 @@
+"""The blocks of a region in their two versions, the edges between them, and the masked scan (see `plan.py`)."""
+
+from __future__ import annotations
+
+from cuttle.abi.kernel_abi import STEP_DONE
+from cuttle.lower.cpu.memory import Lanes
+from cuttle.lower.cpu.nodes import NodeWriter
+from cuttle.lower.cpu.plan import FULL, MASKED, KernelPlan, Stop
+from cuttle.lower.cpu.region import STOP_NUMBERS, RegionEmitter
+from cuttle.lower.cpu.shaped import Shaped, materialise, operand_value
+from cuttle.lower.emit import Value
+from cuttle.lower.ops import dispatch
+from cuttle.lower.passes.graph import Branch, Exit, Jump, Node, Switch
+from cuttle.lower.passes.infer_shapes import flatten
+from cuttle.lower.passes.loops import Loop
+from cuttle.lower.passes.shape import LANES
+
+BARRIER_KINDS = {
+    "sync": "barrier_sync", "arrive": "barrier_arrive", "red.popc": "barrier_red_popc", "red.and": "barrier_red_and",
+    "red.or": "barrier_red_or",
+}  # fmt: skip
+
+
+class BlockWriter:
+    """Writes all code of one region into its emitter."""
+
+    def __init__(self, region: RegionEmitter) -> None:
+        self.region = region
+        self.emitter = region.emitter
+        self.plan: KernelPlan = region.plan
+        self.graph = region.plan.graph
+        self.nodes = NodeWriter(region)
+        self.full_blocks: set[int] = set()
+        self.scan_blocks: set[int] = set()
+        self.scan_index: dict[int, int] = {}
+
+    # -- what is reachable -------------------------------------------------------------------------------------------
+
+    def ends_at(self, block: int, first: int) -> bool:
+        """Whether a piece that begins at node `first` of the block stops before the block's end."""
+        return any(self.plan.is_stop(node) and node.guard is None for node in self.graph.blocks[block].nodes[first:])
+
+    def find_reachable(self) -> None:
+        plan, start = self.plan, self.region.start
+        pending: list[tuple[str, int, int]] = []
+        if start is None:
+            if plan.has_full:
+                pending.append((FULL, 0, 0))
+            if plan.options.partial_warps or not plan.has_full:
+                pending.append((MASKED, 0, 0))
+        elif start.loop >= 0:
+            pending.append((start.version, start.block, 0))
+        else:
+            pending.append((start.version, start.block, start.node + 1))
+        if start is not None and start.version == MASKED:
+            pending.extend((MASKED, block, 0) for block in plan.masked)
+        seen: set[tuple[str, int, int]] = set()
+        while pending:
+            piece = pending.pop()
+            if piece in seen:
+                continue
+            seen.add(piece)
+            version, block, first = piece
+            if first == 0:
+                (self.full_blocks if version == FULL else self.scan_blocks).add(block)
+            if version == MASKED and plan.has_full and first == 0 and (block in plan.joins or block not in plan.masked):
+                pending.append((FULL, block, 0))
+            if (version == MASKED and block not in plan.masked) or self.ends_at(block, first):
+                continue
+            divergent = plan.divergent(block)
+            for successor in self.graph.blocks[block].successors:
+                if version == FULL:
+                    if self.spin_edge(block, successor) is None or divergent:
+                        pending.append((FULL, successor, 0))
+                    if divergent:
+                        pending.append((MASKED, successor, 0))
+                else:
+                    pending.append((MASKED, successor, 0))
+
+    def spin_edge(self, source: int, target: int) -> Loop | None:
+        """The spin loop whose back edge this is."""
+        for loop in self.plan.forest.chain(source):
+            if loop.header == target and loop.index in self.plan.spin_loops:
+                return loop
+        return None
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        self.find_reachable()
+        self.number_scan()
+        self.write_start()
+        for block in self.plan.order:
+            if block in self.full_blocks:
+                self.write_full(block)
+        if self.scan_blocks:
+            self.write_scan()
+
+    def write_start(self) -> None:
+        e, region, plan = self.emitter, self.region, self.plan
+        start = region.start
+        if start is None:
+            if not plan.options.partial_warps:
+                e.line("br label %F0")
+                return
+            left = e.sub(region.block_threads(), e.mul(region.warp, e.const("i32", LANES)))
+            some = e.sub(e.shl(e.const("i32", 1), e.and_(left, e.const("i32", LANES - 1))), e.const("i32", 1))
+            bits = e.select(e.icmp("uge", left, e.const("i32", LANES)), e.const("i32", -1), some)
+            partial = region.fresh_label("partial")
+            if plan.has_full:
+                whole = e.icmp("eq", bits, e.const("i32", -1))
+                e.line(f"br {whole.typed}, label %F0, label %{partial}")
+                region.label(partial)
+            region.add_waiting(0, bits)
+            e.line(f"br label %S{self.scan_index[0]}")
+            return
+        region.restore(start)
+        if start.loop >= 0:
+            e.line("br label %F%d" % start.block if start.version == FULL else "br label %S0")
+            return
+        if start.version == FULL:
+            self.nodes.current = Lanes()
+            self.write_resumed(start)
+            return
+        self.enter_masked(start.block)
+        self.write_resumed(start)
+
+    def write_resumed(self, start: Stop) -> None:
+        """The rest of the block behind the stop, with the stop's result."""
+        e, region = self.emitter, self.region
+        node = self.graph.blocks[start.block].nodes[start.node]
+        if any(result is not None for result in node.results):
+            slot = region.warp_slot()
+            region.machine.barrier_result = e.emit("i32", 1, f"load i32, {self.warp_field(slot, 'value').typed}")
+            region.machine.lanes = self.nodes.current
+            self.nodes.apply(node, blend=start.version == MASKED and self.plan.blends, guard=None)
+            region.machine.barrier_result = None
+        self.write_nodes(start.version, start.block, start.node + 1)
+
+    def warp_field(self, slot: Value, name: str) -> Value:
+        from cuttle.abi.kernel_abi import WARP
+        from cuttle.lower.cpu.region import field_offset
+
+        return self.emitter.emit("ptr", 1, f"getelementptr i8, {slot.typed}, i64 {field_offset(WARP.fields, name)}")
+
+    # -- pieces ------------------------------------------------------------------------------------------------------
+
+    def write_full(self, block: int) -> None:
+        self.region.label(f"F{block}")
+        self.region.local = {}
+        self.nodes.current = Lanes()
+        self.write_nodes(FULL, block, 0)
+
+    def write_nodes(self, version: str, block: int, first: int) -> None:
+        """Nodes from `first` on and the terminator; ends early at a stop."""
+        body = self.graph.blocks[block]
+        blend = version == MASKED and self.plan.blends
+        for index in range(first, len(body.nodes)):
+            node = body.nodes[index]
+            if self.plan.is_stop(node):
+                if self.write_stop(version, block, index, node):
+                    return
+                continue
+            self.nodes.execute(node, blend=blend)
+        if version == FULL:
+            self.leave_full(block)
+        else:
+            self.leave_masked(block)
+
+    def write_stop(self, version: str, block: int, index: int, node: Node) -> bool:
+        """A barrier: true if the piece ends here, false if a guard may pass it by."""
+        e, region = self.emitter, self.region
+        machine = region.machine
+        machine.instruction = node.instruction
+        machine.lanes = self.nodes.current
+        guard = self.nodes.guard_value(node)
+        after = ""
+        if guard is not None:
+            if guard.lanes > 1:
+                bits = self.nodes.restricted(guard).bits
+                assert bits is not None
+                guard = e.icmp("ne", bits, e.const("i32", 0))
+            inside, after = region.fresh_label("barrier"), region.fresh_label("no.barrier")
+            e.line(f"br {guard.typed}, label %{inside}, label %{after}")
+            region.label(inside)
+        known = dict(region.local)
+        machine.barrier_request = None
+        slots = dispatch.signature(node.instruction)
+        operands = flatten(node.operands)
+        values = [self.nodes.argument(o, self.nodes.slot_type(slots, i)) for i, o in enumerate(operands)]
+        dispatch.apply(machine, node.instruction, values, self.nodes.widths(node, slots), slots)
+        if machine.barrier_request is None:
+            machine.refuse("no barrier was asked for")
+        assert machine.barrier_request is not None
+        kind, barrier, threads, value = machine.barrier_request
+        stop = self.plan.stop_at(version, block, index)
+        scalar_barrier = self.scalar(barrier)
+        scalar_threads = self.scalar(threads) if threads is not None else None
+        region.stop(stop, BARRIER_KINDS[kind], scalar_barrier, scalar_threads, value)
+        if guard is None:
+            return True
+        region.local = known
+        region.label(after)
+        return False
+
+    def scalar(self, value: Value) -> Value:
+        """A barrier operand: the first active lane's."""
+        if value.lanes == 1:
+            return value
+        e = self.emitter
+        bits = self.region.current_bits()
+        lane = e.intrinsic("llvm.cttz", [bits, e.const("i1", 0)])
+        return e.emit(value.type, 1, f"extractelement {value.typed}, {e.and_(lane, e.const('i32', 31)).typed}")
+
+    # -- edges -------------------------------------------------------------------------------------------------------
+
+    def pass_values(self, source: int, target: int, lanes: Lanes) -> None:
+        """Stores what the phis of `target` get from `source`, for the given lanes."""
+        e, region = self.emitter, self.region
+        incoming = []
+        for phi in self.graph.blocks[target].phis:
+            value = phi.incoming[source]
+            if self.graph.values[value].undefined:
+                continue
+            incoming.append((phi.result, region.conform(region.read(value), self.plan.shape(phi.result))))
+        for result, shaped in incoming:
+            slots = region.parts(result)
+            vector = shaped.vector
+            if vector is not None and lanes.vector is not None:
+                name = slots[0][0]
+                old = e.emit(vector.type, LANES, f"load {vector.llvm_type}, ptr {name}, align 64")
+                vector = e.select(lanes.vector, vector, old)
+            elements = (vector,) if vector is not None else shaped.bases
+            for (name, _, _), element in zip(slots, elements, strict=True):
+                e.line(f"store {element.typed}, ptr {name}, align 64")
+
+    def go_full(self, source: int, target: int) -> None:
+        """The edge when all lanes take it, in the full version."""
+        self.pass_values(source, target, Lanes())
+        spin = self.spin_edge(source, target)
+        if spin is not None:
+            self.region.local = {}
+            stop = self.plan.stop_at(FULL, target, -1, spin.index)
+            self.region.stop(stop, "yield", self.emitter.const("i32", 0), None, None)
+            return
+        self.emitter.line(f"br label %F{target}")
+
+    def lanes_of(self, bits: Value) -> Lanes:
+        return Lanes(bits, self.emitter.emit("i1", LANES, f"bitcast {bits.typed} to <{LANES} x i1>"))
+
+    def leave_full(self, block: int) -> None:
+        e, region = self.emitter, self.region
+        terminator = self.graph.blocks[block].terminator
+        if isinstance(terminator, Exit):
+            if terminator.kind == "trap":
+                self.nodes.any_active_trap(0)
+            region.finish_warp()
+        elif isinstance(terminator, Jump):
+            self.go_full(block, terminator.target)
+        elif isinstance(terminator, Branch):
+            condition = operand_value(e, region.read(terminator.predicate.id))
+            taken, otherwise = terminator.taken, terminator.otherwise
+            if terminator.negated:
+                taken, otherwise = otherwise, taken
+            if condition.lanes == 1:
+                self.two_way(block, condition, taken, otherwise)
+                return
+            bits = e.emit("i32", 1, f"bitcast {condition.typed} to i32")
+            mixed, alike = region.fresh_label("mixed"), region.fresh_label("alike")
+            none, all_of_them = e.icmp("eq", bits, e.const("i32", 0)), e.icmp("eq", bits, e.const("i32", -1))
+            e.line(f"br {e.or_(none, all_of_them).typed}, label %{alike}, label %{mixed}")
+            known = dict(region.local)
+            region.label(mixed)
+            self.split(block, [(taken, bits), (otherwise, e.not_(bits))])
+            region.local = known
+            region.label(alike)
+            self.two_way(block, all_of_them, taken, otherwise)
+        else:
+            assert isinstance(terminator, Switch)
+            self.leave_switch(block, terminator, None)
+
+    def two_way(self, block: int, condition: Value, taken: int, otherwise: int) -> None:
+        e, region = self.emitter, self.region
+        first, second = region.fresh_label("taken"), region.fresh_label("otherwise")
+        e.line(f"br {condition.typed}, label %{first}, label %{second}")
+        known = dict(region.local)
+        region.label(first)
+        self.go_full(block, taken)
+        region.local = known
+        region.label(second)
+        self.go_full(block, otherwise)
+
+    def split(self, block: int, ways: list[tuple[int, Value]]) -> None:
+        """Lanes go different ways: they wait at their targets, and the scan begins at the first of these."""
+        for target, bits in ways:
+            if self.graph.blocks[target].phis:
+                self.pass_values(block, target, self.lanes_of(bits))
+            self.region.add_waiting(target, bits)
+        first = min(self.scan_index[target] for target, _ in ways)
+        self.emitter.line(f"br label %S{first}")
+
+    def leave_switch(self, block: int, terminator: Switch, bits: Value | None) -> None:
+        """`brx.idx` in either version (`bits` None: all lanes)."""
+        e, region = self.emitter, self.region
+        index = operand_value(e, region.read(terminator.index.id))
+        if bits is None and index.lanes == 1:
+            labels = {target: region.fresh_label("case") for target in dict.fromkeys(terminator.targets)}
+            cases = " ".join(
+                f"{index.type} {number}, label %{labels[target]}" for number, target in enumerate(terminator.targets)
+            )
+            e.line(f"switch {index.typed}, label %{labels[terminator.targets[-1]]} [ {cases} ]")
+            known = dict(region.local)
+            for target, label in labels.items():
+                region.local = dict(known)
+                region.label(label)
+                self.go_full(block, target)
+            return
+        vector = e.splat(index, LANES)
+        ways: dict[int, Value] = {}
+        for number, target in enumerate(terminator.targets):
+            here = e.icmp("eq", vector, e.const(vector.type, number))
+            lanes = e.emit("i32", 1, f"bitcast {e.splat(here, LANES).typed} to i32")
+            ways[target] = e.or_(ways[target], lanes) if target in ways else lanes
+        if bits is not None:
+            ways = {target: e.and_(lanes, bits) for target, lanes in ways.items()}
+            self.wait_at(block, list(ways.items()))
+        else:
+            self.split(block, list(ways.items()))
+
+    # -- the scan ----------------------------------------------------------------------------------------------------
+
+    def number_scan(self) -> None:
+        self.items: list[int | Loop] = []
+        for block in self.plan.order:
+            if block in self.scan_blocks:
+                self.scan_index[block] = len(self.items)
+                self.items.append(block)
+            for loop in self.plan.loops_ending_at(block):
+                if any(target in self.scan_blocks for target in self.plan.retreat_targets(loop)):
+                    self.items.append(loop)
+
+    def write_scan(self) -> None:
+        e, region, plan = self.emitter, self.region, self.plan
+        for index, item in enumerate(self.items):
+            region.label(f"S{index}")
+            following = f"S{index + 1}" if index + 1 < len(self.items) else "S.end"
+            self.following = following
+            if isinstance(item, Loop):
+                self.write_loop_end(item, following)
+                continue
+            waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(item)}")
+            some = e.icmp("ne", waiting, e.const("i32", 0))
+            e.line(f"br {some.typed}, label %M{item}, label %{following}")
+            region.label(f"M{item}")
+            region.local = {}
+            if item not in plan.masked:
+                e.line(f"store i32 0, ptr {region.mask_slot(item)}")
+                e.line(f"br label %F{item}")
+                continue
+            bits = self.enter_masked(item)
+            if plan.has_full and item in plan.joins:
+                everyone = e.icmp("eq", bits, e.const("i32", -1))
+                stay = region.fresh_label("masked")
+                e.line(f"br {everyone.typed}, label %F{item}, label %{stay}")
+                region.label(stay)
+            self.write_nodes(MASKED, item, 0)
+        region.label("S.end")
+        for number in sorted(plan.spin_loops):
+            header = plan.forest.loops[number].header
+            if header in self.scan_blocks:
+                waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(header)}")
+                some = e.icmp("ne", waiting, e.const("i32", 0))
+                onward = region.fresh_label("idle")
+                e.line(f"br {some.typed}, label %S0, label %{onward}")
+                region.label(onward)
+        region.finish_warp()
+
+    def enter_masked(self, block: int) -> Value:
+        """Takes the lanes that wait at a block."""
+        e, region = self.emitter, self.region
+        slot = region.mask_slot(block)
+        bits = e.emit("i32", 1, f"load i32, ptr {slot}")
+        e.line(f"store i32 0, ptr {slot}")
+        self.nodes.current = self.lanes_of(bits)
+        region.machine.lanes = self.nodes.current
+        return bits
+
+    def write_loop_end(self, loop: Loop, following: str) -> None:
+        """Back to the loop's start if lanes wait there; a spin loop lets lanes that have left it go first."""
+        e, region, plan = self.emitter, self.region, self.plan
+        spins = loop.index in plan.spin_loops
+        end = max(plan.position[block] for block in loop.blocks)
+        if spins:
+            later: Value = e.const("i32", 0)
+            for block in self.scan_blocks:
+                if plan.position[block] > end:
+                    later = e.or_(later, e.emit("i32", 1, f"load i32, ptr {region.mask_slot(block)}"))
+            if later.constant is None:
+                nobody = region.fresh_label("spin")
+                e.line(f"br {e.icmp('ne', later, e.const('i32', 0)).typed}, label %{following}, label %{nobody}")
+                region.label(nobody)
+        for target in plan.retreat_targets(loop):
+            if target not in self.scan_blocks:
+                continue
+            waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(target)}")
+            some = e.icmp("ne", waiting, e.const("i32", 0))
+            onward = region.fresh_label("onward")
+            if spins and target == loop.header and target in plan.masked:
+                pause = region.fresh_label("yield")
+                e.line(f"br {some.typed}, label %{pause}, label %{onward}")
+                region.label(pause)
+                region.local = {}
+                stop = plan.stop_at(MASKED, target, -1, loop.index)
+                region.stop(stop, "yield", e.const("i32", 0), None, None)
+            else:
+                e.line(f"br {some.typed}, label %S{self.scan_index[target]}, label %{onward}")
+            region.label(onward)
+        e.line(f"br label %{following}")
+
+    def leave_masked(self, block: int) -> None:
+        e, region = self.emitter, self.region
+        bits = self.nodes.current.bits
+        assert bits is not None
+        terminator = self.graph.blocks[block].terminator
+        if isinstance(terminator, Exit):
+            if terminator.kind == "trap":
+                self.nodes.any_active_trap(0)
+            e.line(f"br label %{self.after(block)}")
+        elif isinstance(terminator, Jump):
+            self.wait_at(block, [(terminator.target, bits)])
+        elif isinstance(terminator, Branch):
+            condition = operand_value(e, region.read(terminator.predicate.id))
+            if condition.lanes == 1:
+                chosen = e.select(condition, e.const("i32", -1), e.const("i32", 0))
+            else:
+                chosen = e.emit("i32", 1, f"bitcast {condition.typed} to i32")
+            if terminator.negated:
+                chosen = e.not_(chosen)
+            taken, otherwise = e.and_(bits, chosen), e.and_(bits, e.not_(chosen))
+            self.wait_at(block, [(terminator.taken, taken), (terminator.otherwise, otherwise)])
+        else:
+            assert isinstance(terminator, Switch)
+            self.leave_switch(block, terminator, bits)
+
+    def wait_at(self, block: int, ways: list[tuple[int, Value]]) -> None:
+        for target, bits in ways:
+            if self.graph.blocks[target].phis:
+                self.pass_values(block, target, self.lanes_of(bits))
+            self.region.add_waiting(target, bits)
+        self.emitter.line(f"br label %{self.after(block)}")
+
+    def after(self, block: int) -> str:
+        """The scan's next item behind a block; a resumed piece goes on behind its block."""
+        index = self.scan_index.get(block)
+        if index is None:
+            raise AssertionError("a masked block outside the scan")
+        return f"S{index + 1}" if index + 1 < len(self.items) else "S.end"
+
+
+__all__ = ["BlockWriter", "STEP_DONE", "STOP_NUMBERS", "Shaped", "materialise"]

@@ -1,0 +1,116 @@
+"""From a parsed module and a kernel's name to an image file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
+from cuttle.errors import PtxError, Where
+from cuttle.lower.cpu.compile_object import CodeGenerationError, CodeOptions, compile_object, function_attributes, has_avx512
+from cuttle.lower.cpu.image_file import pack_image
+from cuttle.lower.cpu.layout import lay_out
+from cuttle.lower.cpu.link_image import LinkError, link_image
+from cuttle.lower.cpu.module_text import ModuleText, write_kernel
+from cuttle.lower.cpu.options import CompileOptions, Target
+from cuttle.lower.cpu.plan import KernelPlan, make_plan
+from cuttle.lower.ops.policy import policy
+from cuttle.lower.passes.address_taken import address_taken
+from cuttle.lower.passes.build_graph import build
+from cuttle.ptx.ir import Module
+
+IMPORTS = frozenset(("memcpy", "memset", "memmove"))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledImage:
+    """`file_bytes` is the image file; the texts are there if they were asked for."""
+
+    file_bytes: bytes
+    metadata: dict[str, Any]
+    source: str
+    ir: str = ""
+    assembly: str = ""
+
+
+def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Target) -> KernelPlan:
+    """The analysed kernel, before any text is written."""
+    function = module.functions.get(kernel)
+    if function is None or not function.is_entry:
+        raise PtxError("PTX-0301", f"there is no kernel {kernel} in the module")
+    graph = build(module, function)
+    layout = lay_out(module, graph)
+    handles = {name: FUNCTION_HANDLE_BASE | index for index, name in enumerate(address_taken(module))}
+    return make_plan(module, graph, options, target, is_entry=True, layout=layout, function_handles=handles)
+
+
+def kernel_text(plan: KernelPlan, code: CodeOptions) -> str:
+    """The LLVM text of a planned kernel."""
+    policy.exact_nan = plan.options.exact_nan
+    text = ModuleText(function_attributes(code))
+    write_kernel(plan, text)
+    return text.text()
+
+
+def code_options(options: CompileOptions) -> CodeOptions:
+    return CodeOptions(opt_level=options.optimization, cpu=options.processor or "host")
+
+
+def compile_kernel(
+    module: Module, kernel: str, options: CompileOptions, *, want_ir: bool = False, want_assembly: bool = False
+) -> CompiledImage:
+    """Compiles one kernel. Raises PtxError with the kernel's name for everything that cannot be translated."""
+    code = code_options(options)
+    try:
+        plan = plan_kernel(module, kernel, options, Target(has_avx512(code)))
+        source = kernel_text(plan, code)
+    except PtxError as error:
+        where = error.where or Where()
+        if where.kernel:
+            raise
+        raise PtxError(
+            error.code, error.message, Where(**{**where_fields(where), "kernel": kernel}), hint=error.hint
+        ) from error
+    try:
+        compiled = compile_object(source, code, want_ir=want_ir, want_assembly=want_assembly)
+        linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)
+    except (CodeGenerationError, LinkError) as error:
+        raise PtxError("PTX-0390", f"code generation failed: {error}", Where(kernel=kernel)) from error
+    metadata = image_metadata(plan, kernel, linked)
+    return CompiledImage(pack_image(metadata, linked.blob), metadata, source, compiled.ir, compiled.assembly)
+
+
+def where_fields(where: Where) -> dict[str, Any]:
+    return {name: getattr(where, name) for name in where.__dataclass_fields__}
+
+
+def image_metadata(plan: KernelPlan, kernel: str, linked: Any) -> dict[str, Any]:
+    counts = plan.counts
+    mode = "plain" if plan.options.plain else "scan" if plan.spin_loops or plan.forest.irreducible else "regions"
+    return {
+        "name": kernel,
+        "blocks": linked.symbols["blocks"],
+        "step": linked.symbols["step"],
+        "fixups": list(linked.fixups),
+        "imports": [list(item) for item in linked.imports],
+        "data_offset": linked.data_offset,
+        "symbols": plan.layout.symbols,
+        "static_shared_bytes": plan.layout.dynamic_offset if plan.layout.uses_dynamic_shared else plan.layout.static_shared_bytes,
+        "local_bytes": plan.layout_local_bytes,
+        "frame_bytes": plan.frame_bytes,
+        "can_stop": bool(plan.stops),
+        "may_yield": bool(plan.spin_loops),
+        "block_shape": list(plan.options.block_shape) if plan.options.block_shape else None,
+        "max_index": plan.options.max_index if plan.options.affine else None,
+        "parameters": [[p.offset, p.size_bytes] for p in plan.graph.function.parameters],
+        "report": {
+            "mode": mode,
+            "plain": counts.plain,
+            "scalar": counts.scalar,
+            "gathers": counts.gathers,
+            "scatters": counts.scatters,
+            "masked_blocks": len(plan.masked),
+            "stops": len(plan.stops),
+        },
+        "lines": [],
+    }

@@ -1,0 +1,163 @@
+"""LLVM text to an x86-64 object, through llvmlite's binding.
+
+Only compile workers import this module: llvmlite holds one lock, and some LLVM errors abort the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+
+# The pass list of `opt_level` 1, by llvmlite's names. LICM, EarlyCSE and GVN are not to be had one by one; level 2 has
+# them, as part of LLVM's own pipeline.
+LEVEL_1_PASSES: tuple[str, ...] = (
+    "sroa",
+    "instruction_combine",
+    "simplify_cfg",
+    "new_gvn",
+    "dead_store_elimination",
+    "instruction_combine",
+    "aggressive_dce",
+    "simplify_cfg",
+)
+
+
+class CodeGenerationError(RuntimeError):
+    """LLVM refused its input; the message is LLVM's, followed by the text around the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeOptions:
+    """How to compile.
+
+    `opt_level` 0: no passes and the fast instruction selector; 1: `LEVEL_1_PASSES`; 2: LLVM's O2 pipeline. Never with
+    loop vectoriser, SLP or unroller. `passes` replaces the pass list (llvmlite names) if not None. `cpu` is an LLVM CPU
+    name or `host`; `features` an LLVM feature string (`+avx2,-avx512f`), for `host` added to what the machine has.
+    """
+
+    opt_level: int = 2
+    cpu: str = "host"
+    features: str = ""
+    passes: tuple[str, ...] | None = None
+    codegen_level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The object file, and the texts asked for (else empty): optimised LLVM IR and assembly."""
+
+    object: bytes
+    ir: str = ""
+    assembly: str = ""
+
+
+_initialised = False
+
+
+def _initialise() -> None:
+    global _initialised
+    if not _initialised:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
+        _initialised = True
+
+
+def resolve_cpu(options: CodeOptions) -> tuple[str, str]:
+    """The CPU name and feature string that LLVM gets."""
+    if options.cpu != "host":
+        return options.cpu, options.features
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_host_cpu_name(), ",".join(text for text in (features, options.features) if text)
+
+
+def has_avx512(options: CodeOptions) -> bool:
+    """Whether code for this CPU may use 512-bit registers with byte and word operations."""
+    cpu, features = resolve_cpu(options)
+    if "-avx512f" in features.split(","):
+        return False
+    return "+avx512bw" in features.split(",") or cpu in ("x86-64-v4", "skylake-avx512", "znver4", "znver5")
+
+
+def function_attributes(options: CodeOptions) -> str:
+    """Attributes for the text of every generated function: `attributes #0 = { ... }` without the braces."""
+    width = 512 if has_avx512(options) else 256
+    return f'nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="0" "no-trapping-math"="true"'
+
+
+def target_machine(options: CodeOptions) -> llvm.TargetMachine:
+    """Position-independent code, small code model."""
+    _initialise()
+    cpu, features = resolve_cpu(options)
+    level = options.codegen_level
+    if level is None:
+        level = 0 if options.opt_level == 0 else 2
+    target = llvm.Target.from_triple(TRIPLE)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=False
+    )
+
+
+def compile_object(
+    text: str, options: CodeOptions | None = None, *, want_ir: bool = False, want_assembly: bool = False
+) -> Compiled:
+    """Parse, verify, optimise and emit. Raises CodeGenerationError."""
+    options = options or CodeOptions()
+    machine = target_machine(options)
+    module = parse(text)
+    module.triple = TRIPLE
+    module.data_layout = str(machine.target_data)
+    optimise(module, machine, options)
+    ir = str(module) if want_ir else ""
+    assembly = machine.emit_assembly(module) if want_assembly else ""
+    return Compiled(machine.emit_object(module), ir, assembly)
+
+
+def parse(text: str) -> llvm.ModuleRef:
+    """A verified module."""
+    _initialise()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise CodeGenerationError(_with_context(str(error), text)) from error
+    return module
+
+
+def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, options: CodeOptions) -> None:
+    """Run the passes of the options on a module, in place."""
+    tuning = llvm.PipelineTuningOptions(speed_level=2 if options.opt_level >= 2 else 0)
+    tuning.loop_vectorization = False
+    tuning.slp_vectorization = False
+    tuning.loop_interleaving = False
+    tuning.loop_unrolling = False
+    builder = llvm.PassBuilder(machine, tuning)
+    passes = options.passes
+    if passes is None and options.opt_level == 1:
+        passes = LEVEL_1_PASSES
+    if passes is None:
+        # Level 0 still runs the always-inliner: helpers are written as `alwaysinline` functions.
+        builder.getModulePassManager().run(module, builder)
+        return
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    for name in passes:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, builder)
+
+
+def _with_context(message: str, text: str) -> str:
+    """LLVM's message; where it names a line, with the lines around it."""
+    for part in message.split(":"):
+        if part.strip().isdigit():
+            lines = text.splitlines()
+            line = int(part)
+            if 0 < line <= len(lines):
+                first = max(0, line - 3)
+                shown = "\n".join(f"{n + 1}: {lines[n]}" for n in range(first, min(len(lines), line + 1)))
+                return f"{message.strip()}\n{shown}"
+            break
+    return message.strip()

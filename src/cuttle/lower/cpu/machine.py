@@ -1,0 +1,395 @@
+"""The CPU's `Machine`: a warp is a vector of 32 lanes with a mask.
+
+Implements `lower/machine.py` for the op functions. State that changes from instruction to instruction (the active lanes, the
+segment that is being computed) is set by the region emitter before it applies an op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cuttle.abi.kernel_abi import SERVICES
+from cuttle.lower.cpu.atomics import scalar_atomic
+from cuttle.lower.cpu.lane_loop import for_each_lane
+from cuttle.lower.cpu.memory import Address, Lanes, Memory
+from cuttle.lower.cpu.shaped import Shaped, materialise, operand_value, segment_bases, uniform
+from cuttle.lower.cpu.special import special_value
+from cuttle.lower.emit import Value
+from cuttle.lower.ops.dispatch import refusal
+from cuttle.lower.passes.graph import SsaAddress, ValueRef
+from cuttle.lower.passes.shape import LANES
+from cuttle.ptx.ir import TYPE_BITS, Instruction, Symbol
+
+if TYPE_CHECKING:
+    from cuttle.lower.cpu.region import RegionEmitter
+
+# Alias scopes (module metadata, see lower/cpu/module_text.py): explicit state spaces cannot overlap.
+NOTES = {
+    "param": ", !invariant.load !0",
+    "global": ", !alias.scope !4, !noalias !7",
+    "shared": ", !alias.scope !5, !noalias !8",
+}
+SERVICE_INDEX = {name: index for index, (name, _) in enumerate(SERVICES)}
+X86_PERMUTE = "@llvm.x86.avx512.vpermi2var.d.512"
+
+
+class WarpMachine:
+    """See `lower/machine.py` for what each method means."""
+
+    def __init__(self, region: RegionEmitter) -> None:
+        self.region = region
+        self.emitter = region.emitter
+        self.memory = Memory(region.emitter, region.plan.counts)
+        self.lanes = Lanes()
+        self.instruction: Instruction | None = None
+        self.segment: tuple[int, int] | None = None
+        self.barrier_request: tuple[str, Value, Value | None, Value | None] | None = None
+        self.barrier_result: Value | None = None
+
+    # -- addresses ---------------------------------------------------------------------------------------------------
+
+    def resolve(self, space: str, address: Any) -> Address:
+        """The byte address of a memory operand: `SsaAddress` (opaque to the op), or a plain i64/i32 value."""
+        if isinstance(address, SsaAddress):
+            shaped, symbol_space = self.address_operand(address)
+            space = symbol_space or space
+        elif isinstance(address, Shaped):
+            shaped = address
+        else:
+            shaped = uniform(address) if address.lanes == 1 else Shaped(address)
+        shaped = self.to_64(shaped)
+        if self.segment is not None:
+            index, count = self.segment
+            shaped = uniform(segment_bases(self.emitter, shaped, count)[index])
+        if space == "shared":
+            return Address(shaped, self.region.pointer_field("shared"))
+        if space == "param" and not self.region.plan.is_entry:
+            space = "local"
+        if space == "param":
+            return Address(shaped, self.region.parameters())
+        if space == "local":
+            return Address(self.add_lane_stride(shaped), self.region.local_pointer())
+        return Address(shaped)
+
+    def address_operand(self, address: SsaAddress) -> tuple[Shaped, str | None]:
+        e = self.emitter
+        if address.base is None:
+            return uniform(e.const("i64", address.offset)), None
+        space: str | None = None
+        if isinstance(address.base, Symbol):
+            shaped, space = self.region.symbol(Symbol(address.base.name, address.base.offset + address.offset))
+            return shaped, space
+        assert isinstance(address.base, ValueRef)
+        shaped = self.region.read(address.base.id)
+        if not address.offset:
+            return shaped, None
+        shaped = self.to_64(shaped)
+        constant = e.const("i64", address.offset)
+        if shaped.vector is not None:
+            return Shaped(e.add(shaped.vector, constant)), None
+        return Shaped(None, tuple(e.add(base, constant) for base in shaped.bases), shaped.offsets), None
+
+    def to_64(self, shaped: Shaped) -> Shaped:
+        """32-bit window addresses extended by sign: a base may be negative before its lane offset is added."""
+        e = self.emitter
+        if shaped.type == "i64":
+            return shaped
+        if shaped.vector is not None:
+            return Shaped(e.cast("sext", shaped.vector, "i64"))
+        return Shaped(None, tuple(e.cast("sext", base, "i64") for base in shaped.bases), shaped.offsets)
+
+    def add_lane_stride(self, shaped: Shaped) -> Shaped:
+        stride = self.region.plan.layout_local_bytes
+        offsets = tuple(lane * stride for lane in range(LANES))
+        e = self.emitter
+        if shaped.vector is not None:
+            return Shaped(e.add(shaped.vector, e.vector_constant("i64", offsets)))
+        both = tuple(a + b for a, b in zip(shaped.offsets, offsets, strict=True))
+        return Shaped(None, shaped.bases, both)
+
+    def note(self, space: str, address: Any) -> str:
+        if isinstance(address, SsaAddress) and isinstance(address.base, Symbol):
+            space = self.region.symbol_space(address.base.name) or space
+        if space == "param" and not self.region.plan.is_entry:
+            return ""
+        return NOTES.get(space, "")
+
+    def lanes_for_access(self) -> Lanes:
+        if self.segment is None or self.lanes.full:
+            return self.lanes
+        index, count = self.segment
+        per = LANES // count
+        mask = ((1 << per) - 1) << (index * per)
+        assert self.lanes.bits is not None
+        bits = self.emitter.and_(self.lanes.bits, self.emitter.const("i32", mask))
+        return Lanes(bits, self.lanes.vector, maybe_none=True)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def compiler_fence(self) -> None:
+        """Keeps LLVM from moving or merging accesses; costs no instruction."""
+        self.emitter.line('fence syncscope("singlethread") seq_cst')
+
+    def load(
+        self, space: str, bits: int, count: int, address: Any, *, ordering: str = "weak", read_only: bool = False
+    ) -> list[Value]:
+        resolved = self.resolve(space, address)
+        if bits == 128:
+            halves = self.load(space, 64, 2 * count, address, ordering=ordering, read_only=read_only)
+            return [self.join_128(halves[2 * i], halves[2 * i + 1]) for i in range(count)]
+        strong = ordering != "weak"
+        if strong:
+            self.compiler_fence()
+        note = "" if strong else self.note(space, address)
+        if strong and resolved.shaped.is_uniform:
+            # All lanes read at their own time on hardware; one volatile read is one of the possible outcomes.
+            values = self.load_volatile(f"i{bits}", count, resolved)
+        else:
+            values = self.memory.load(f"i{bits}", count, resolved, self.lanes_for_access(), note)
+        if strong:
+            self.compiler_fence()
+        return values
+
+    def load_volatile(self, element: str, count: int, address: Address) -> list[Value]:
+        e = self.emitter
+        size = int(element[1:]) // 8
+        values = []
+        for index in range(count):
+            pointer = self.memory.pointer(address, address.shaped.bases[0], index * size)
+            lanes = self.lanes_for_access()
+            if lanes.maybe_none:
+                pointer = self.memory.safe_pointer(pointer, self.memory.any_lane(lanes))
+            scalar = e.emit(element, 1, f"load volatile {element}, {pointer.typed}, align {size}")
+            values.append(e.splat(scalar, LANES) if self.segment is None else scalar)
+        return values
+
+    def join_128(self, low: Value, high: Value) -> Value:
+        e = self.emitter
+        wide = e.shl(e.cast("zext", high, "i128"), e.const("i128", 64))
+        return e.or_(e.cast("zext", low, "i128"), wide)
+
+    def store(self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak") -> None:
+        e = self.emitter
+        if bits == 128:
+            halves: list[Value] = []
+            for value in values:
+                halves.append(e.cast("trunc", value, "i64"))
+                halves.append(e.cast("trunc", e.lshr(value, e.const("i128", 64)), "i64"))
+            self.store(space, 64, address, halves, ordering=ordering)
+            return
+        resolved = self.resolve(space, address)
+        strong = ordering != "weak"
+        if strong:
+            self.compiler_fence()
+        note = "" if strong else self.note(space, address)
+        integers = [e.as_bits(value) for value in values]
+        self.memory.store(f"i{bits}", resolved, integers, self.lanes, note)
+        if strong:
+            self.compiler_fence()
+
+    def atomic(
+        self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
+        want_result: bool, ordering: str, scope: str
+    ) -> Value | None:  # fmt: skip
+        e = self.emitter
+        resolved = self.resolve(space, address)
+        bits = TYPE_BITS[type_name]
+        values = [e.as_bits(operand) for operand in operands]
+        plain = space == "shared"
+        self.compiler_fence()
+        if not want_result and resolved.shaped.is_uniform and not plain:
+            combined = self.reduce_uniform(operation, type_name, values)
+            if combined is not None:
+                self.atomic_once(operation, type_name, resolved, combined)
+                return None
+        pointers = self.memory.pointers(resolved)
+
+        def one(lane: Value, scalars: list[Value]) -> Value:
+            return scalar_atomic(
+                e, operation, type_name, scalars[0], scalars[1:], plain=plain, ordering=ordering,
+                label=self.region.fresh_label, allocate=self.region.allocate,
+            )  # fmt: skip
+
+        result = for_each_lane(
+            e, self.lanes, [pointers, *values], f"i{bits}" if want_result else None, one,
+            unroll=plain and bits <= 64, label=self.region.fresh_label, allocate=self.region.allocate,
+        )  # fmt: skip
+        self.compiler_fence()
+        return result
+
+    def reduce_uniform(self, operation: str, type_name: str, values: Sequence[Value]) -> Value | None:
+        """The warp's operands combined, where order does not matter: integer add, min, max, and, or, xor."""
+        e = self.emitter
+        if type_name in ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2") or TYPE_BITS[type_name] > 64:
+            return None
+        signed = type_name.startswith("s")
+        names = {
+            "add": "add", "and": "and", "or": "or", "xor": "xor",
+            "min": "smin" if signed else "umin", "max": "smax" if signed else "umax",
+        }  # fmt: skip
+        if operation not in names:
+            return None
+        vector = e.splat(values[0], LANES)
+        bits = vector.bits
+        if not self.lanes.full:
+            top = (1 << bits) - 1
+            neutral = {
+                "add": 0, "or": 0, "xor": 0, "and": top,
+                "min": top >> 1 if signed else top, "max": 1 << (bits - 1) if signed else 0,
+            }[operation]  # fmt: skip
+            assert self.lanes.vector is not None
+            vector = e.select(self.lanes.vector, vector, e.const(vector.type, neutral))
+        name = f"@llvm.vector.reduce.{names[operation]}.v{LANES}{vector.type}"
+        e.declare(name, f"declare {vector.type} {name}({vector.llvm_type})")
+        return e.emit(vector.type, 1, f"call {vector.type} {name}({vector.typed})")
+
+    def atomic_once(self, operation: str, type_name: str, address: Address, value: Value) -> None:
+        e = self.emitter
+        pointer = self.memory.pointer(address, address.shaped.bases[0])
+        if self.lanes.maybe_none:
+            pointer = self.memory.safe_pointer(pointer, self.memory.any_lane(self.lanes))
+        scalar_atomic(
+            e, operation, type_name, pointer, [value], plain=False, ordering="relaxed",
+            label=self.region.fresh_label, allocate=self.region.allocate,
+        )  # fmt: skip
+        self.compiler_fence()
+
+    def fence(self, scope: str, semantics: str) -> None:
+        if scope == "cta" and semantics != "sc":
+            self.compiler_fence()
+        else:
+            self.emitter.line("fence seq_cst")
+
+    # -- lanes -------------------------------------------------------------------------------------------------------
+
+    def special_register(self, name: str) -> Value:
+        return operand_value(self.emitter, special_value(self.region, name))
+
+    def lane_index(self) -> Value:
+        return self.emitter.vector_constant("i32", range(LANES))
+
+    def shuffle(self, value: Value, source_lane: Value) -> Value:
+        e = self.emitter
+        if value.lanes == 1:
+            return value
+        constant = e.vector_elements(source_lane)
+        if constant is not None:
+            pattern = ", ".join(f"i32 {lane % LANES}" for lane in constant)
+            return e.emit(
+                value.type, LANES,
+                f"shufflevector {value.typed}, {value.llvm_type} poison, <{LANES} x i32> <{pattern}>",
+            )  # fmt: skip
+        if source_lane.lanes == 1:
+            lane = e.and_(source_lane, e.const("i32", LANES - 1))
+            return e.emit(value.type, 1, f"extractelement {value.typed}, {lane.typed}")
+        index = e.and_(source_lane, e.const("i32", LANES - 1))
+        if value.type == "i32" and self.region.plan.target.avx512:
+            return self.permute(value, index)
+        slot = self.region.allocate(f"[{LANES} x {value.type}]")
+        e.line(f"store {value.typed}, ptr {slot}, align 64")
+        wide = e.cast("zext", index, "i64")
+        address = Address(Shaped(e.mul(wide, e.const("i64", value.bits // 8))), Value("ptr", slot))
+        return self.memory.gather(value.type, value.bits // 8, address, 0, Lanes(), "")
+
+    def permute(self, value: Value, index: Value) -> Value:
+        """Any lane from any lane with AVX-512's two-table permute."""
+        e = self.emitter
+        e.declare(X86_PERMUTE, f"declare <16 x i32> {X86_PERMUTE}(<16 x i32>, <16 x i32>, <16 x i32>)")
+        low, high = self.memory.part(value, 0, 16), self.memory.part(value, 16, 16)
+        halves = []
+        for first in (0, 16):
+            part = self.memory.part(index, first, 16)
+            halves.append(e.emit("i32", 16, f"call <16 x i32> {X86_PERMUTE}({low.typed}, {part.typed}, {high.typed})"))
+        return self.memory.concatenate(halves)
+
+    def ballot(self, predicate: Value) -> Value:
+        e = self.emitter
+        bits = e.select(predicate, e.const("i32", -1), e.const("i32", 0)) if predicate.lanes == 1 else self.bits(predicate)
+        return bits if self.lanes.full else e.and_(bits, self.active_mask())
+
+    def bits(self, predicate: Value) -> Value:
+        return self.emitter.emit("i32", 1, f"bitcast {predicate.typed} to i32")
+
+    def active_mask(self) -> Value:
+        return self.lanes.bits if self.lanes.bits is not None else self.emitter.const("i32", -1)
+
+    def lane_of(self, value: Value, lane: Value) -> Value:
+        if value.lanes == 1:
+            return value
+        index = self.emitter.and_(lane, self.emitter.const("i32", LANES - 1))
+        return self.emitter.emit(value.type, 1, f"extractelement {value.typed}, {index.typed}")
+
+    # -- barriers, services, addresses -------------------------------------------------------------------------------
+
+    def barrier(
+        self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None
+    ) -> Value | None:
+        """Notes the request for the region emitter, which stops the warp here; the result is what it resumes with."""
+        value = self.ballot(predicate) if predicate is not None else None
+        self.barrier_request = (kind, barrier, threads, value)
+        if kind.startswith("red"):
+            if self.barrier_result is not None:
+                result = self.barrier_result
+                return result if kind == "red.popc" else self.emitter.icmp("ne", result, self.emitter.const("i32", 0))
+            return self.emitter.const("i32" if kind == "red.popc" else "i1", 0)
+        return None
+
+    def warp_sync(self, member_mask: Value) -> None:
+        """The lanes of a warp that reach an instruction together execute it together; memory must be seen in order."""
+        self.compiler_fence()
+
+    def service(self, name: str, arguments: Sequence[Value], result_bits: int = 0) -> Value | None:
+        e = self.emitter
+
+        def one(lane: Value, scalars: list[Value]) -> Value | None:
+            result = self.region.call_service(name, lane, scalars)
+            if not result_bits:
+                return None
+            return e.resize(result, result_bits)
+
+        return for_each_lane(
+            e, self.lanes, list(arguments), f"i{result_bits}" if result_bits else None, one,
+            unroll=False, label=self.region.fresh_label, allocate=self.region.allocate,
+        )  # fmt: skip
+
+    def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
+        e = self.emitter
+        wide = e.cast("sext", address, "i64")
+        if space == "shared":
+            base = e.emit("i64", 1, f"ptrtoint {self.region.pointer_field('shared').typed} to i64")
+        elif space == "local":
+            base = e.emit("i64", 1, f"ptrtoint {self.region.local_pointer().typed} to i64")
+            if address.lanes > 1 or not self.region.converting_bases:
+                stride = self.region.plan.layout_local_bytes
+                base = e.add(base, e.vector_constant("i64", [lane * stride for lane in range(LANES)]))
+        elif space == "param":
+            base = e.emit("i64", 1, f"ptrtoint {self.region.parameters().typed} to i64")
+        else:
+            return address
+        result = e.add(wide, base) if to_generic else e.sub(wide, base)
+        return e.resize(result, address.bits) if address.bits != 64 else result
+
+    def is_space(self, space: str, address: Value) -> Value:
+        e = self.emitter
+        if space in ("const", "param"):
+            return e.const("i1", 0)
+        if space == "shared":
+            base = e.emit("i64", 1, f"ptrtoint {self.region.pointer_field('shared').typed} to i64")
+            size: Value = e.const("i64", 256 << 10)
+        else:
+            base = e.emit("i64", 1, f"ptrtoint {self.region.local_pointer().typed} to i64")
+            size = e.const("i64", LANES * self.region.plan.layout_local_bytes)
+        inside = e.icmp("ult", e.sub(address, base), size)
+        if space in ("shared", "local"):
+            return inside
+        # global: neither shared nor local
+        other = self.is_space("local", address), self.is_space("shared", address)
+        return e.not_(e.or_(*other))
+
+    def refuse(self, reason: str) -> None:
+        assert self.instruction is not None
+        raise refusal(self.instruction, reason)
+
+
+__all__ = ["WarpMachine", "materialise"]

@@ -1,0 +1,268 @@
+"""One SSA node as LLVM text: operands by shape, the op function, guards, results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cuttle.lower.cpu.calls import emit_call
+from cuttle.lower.cpu.memory import Lanes
+from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, segment_bases, uniform
+from cuttle.lower.cpu.special import special_value
+from cuttle.lower.emit import Value
+from cuttle.lower.ops import dispatch
+from cuttle.lower.passes.affine_rules import needs_wrap_check
+from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, ValueRef
+from cuttle.lower.passes.infer_shapes import flatten
+from cuttle.lower.passes.shape import LANES, Shape
+from cuttle.ptx.ir import TYPE_BITS, Immediate, SpecialRegister, Symbol
+
+if TYPE_CHECKING:
+    from cuttle.lower.cpu.region import RegionEmitter
+
+TRAP_FAULT = 3
+WRAP_FAULT = 9
+
+
+class NodeWriter:
+    """Writes nodes of the block whose lanes stand in `current`."""
+
+    def __init__(self, region: RegionEmitter) -> None:
+        self.region = region
+        self.emitter = region.emitter
+        self.machine = region.machine
+        self.plan = region.plan
+        self.current = Lanes()
+
+    # -- operands ----------------------------------------------------------------------------------------------------
+
+    def shaped(self, operand: SsaOperand, type_name: str) -> Shaped:
+        e = self.emitter
+        if isinstance(operand, ValueRef):
+            return self.region.read(operand.id)
+        if isinstance(operand, Immediate):
+            return uniform(dispatch.immediate(e, operand, type_name))
+        if isinstance(operand, SsaNegated):
+            shaped = self.region.read(operand.ref.id)
+            return of_value(e.not_(operand_value(e, shaped)))
+        if isinstance(operand, SpecialRegister):
+            try:
+                return special_value(self.region, operand.name)
+            except KeyError:
+                self.machine.refuse(f"special register {operand.name} is not supported")
+        if isinstance(operand, Symbol):
+            return self.region.symbol(operand)[0]
+        self.machine.refuse(f"operand {operand!r} is not supported here")
+        raise AssertionError
+
+    def guard_value(self, node: Node) -> Value | None:
+        """The guard as i1, scalar or one per lane."""
+        if node.guard is None:
+            return None
+        value = operand_value(self.emitter, self.region.read(node.guard.id))
+        return self.emitter.not_(value) if node.guard_negated else value
+
+    def restricted(self, guard: Value) -> Lanes:
+        """The current lanes whose guard holds."""
+        e = self.emitter
+        vector = e.splat(guard, LANES)
+        if self.current.vector is not None:
+            vector = e.and_(self.current.vector, vector)
+        return Lanes(e.emit("i32", 1, f"bitcast {vector.typed} to i32"), vector, maybe_none=True)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def execute(self, node: Node, *, blend: bool) -> None:
+        """Emits a node that is not a stop."""
+        e = self.emitter
+        instruction = node.instruction
+        self.machine.instruction = instruction
+        self.machine.lanes = self.current
+        guard = self.guard_value(node)
+        if node.opcode in ("trap", "brkpt"):
+            self.guarded(guard, lambda: self.any_active_trap(instruction.location.line))
+            return
+        if node.opcode == "call":
+            emit_call(self, node)
+            return
+        row, _ = dispatch.find(instruction.opcode)
+        pure = row.effects == "pure"
+        if guard is not None and not pure:
+            if guard.lanes == 1 and not any(result is not None for result in node.results):
+                self.guarded(guard, lambda: self.apply(node, blend=False, guard=None))
+                return
+            self.machine.lanes = self.restricted(guard)
+        self.apply(node, blend=blend, guard=guard)
+        self.machine.lanes = self.current
+        if row.effects == "write" and instruction.opcode in ("fence", "membar"):
+            e.line('fence syncscope("singlethread") seq_cst')
+
+    def guarded(self, guard: Value | None, body: Any) -> None:
+        """Runs `body` only if the (scalar) guard holds, or any lane's does."""
+        e = self.emitter
+        if guard is None:
+            body()
+            return
+        if guard.lanes > 1:
+            self.machine.lanes = self.restricted(guard)
+            assert self.machine.lanes.bits is not None
+            guard = e.icmp("ne", self.machine.lanes.bits, e.const("i32", 0))
+        inside, after = self.region.fresh_label("guarded"), self.region.fresh_label("after")
+        e.line(f"br {guard.typed}, label %{inside}, label %{after}")
+        self.region.label(inside)
+        known = dict(self.region.local)
+        body()
+        self.region.local = known
+        e.line(f"br label %{after}")
+        self.region.label(after)
+        self.machine.lanes = self.current
+
+    def any_active_trap(self, line: int) -> None:
+        e = self.emitter
+        self.region.scalar_service("trap", [e.const("i64", TRAP_FAULT), e.const("i64", line)])
+
+    def apply(self, node: Node, *, blend: bool, guard: Value | None) -> None:
+        instruction = node.instruction
+        slots = dispatch.signature(instruction)
+        operands = flatten(node.operands)
+        shapes = [self.plan.shape(result) for result in node.results if result is not None]
+        scalar = bool(shapes) and all(not shape.is_vector for shape in shapes)
+        row, _ = dispatch.find(instruction.opcode)
+        widths = self.widths(node, slots)
+        results: list[Shaped]
+        if scalar and row.effects == "pure":
+            results = self.apply_to_bases(node, slots, operands, shapes, widths)
+        elif scalar and shapes[0].kind == "segmented" and row.effects == "read":
+            results = self.apply_per_segment(node, slots, operands, shapes, widths)
+        else:
+            values = [self.argument(operand, self.slot_type(slots, index)) for index, operand in enumerate(operands)]
+            results = [of_value(value) for value in dispatch.apply(self.machine, instruction, values, widths, slots)]
+        for index, result in enumerate(node.results):
+            if result is None or index >= len(results):
+                continue
+            shaped = results[index]
+            merge = node.merges[index] if index < len(node.merges) else None
+            if guard is not None and merge is not None:
+                shaped = self.merged(guard, shaped, self.region.read(merge), self.plan.shape(result))
+            self.region.write(result, shaped, blend=blend)
+
+    def slot_type(self, slots: dispatch.Signature, index: int) -> dispatch.Slot | None:
+        return slots.sources[index] if index < len(slots.sources) else None
+
+    def argument(self, operand: SsaOperand, slot: dispatch.Slot | None) -> Any:
+        if slot is None:  # the carry
+            return operand_value(self.emitter, self.shaped(operand, "pred"))
+        if slot.type == "X":
+            return slot.operand
+        if slot.type == "A" or isinstance(operand, SsaAddress):
+            return operand
+        return operand_value(self.emitter, self.shaped(operand, slot.type))
+
+    def widths(self, node: Node, slots: dispatch.Signature) -> list[int]:
+        result = []
+        for index, slot in enumerate(slots.destinations):
+            value = node.results[index] if index < len(node.results) else None
+            result.append(self.plan.graph.values[value].bits if value is not None else TYPE_BITS.get(slot.type, 32))
+        return result
+
+    def merged(self, guard: Value, new: Shaped, old: Shaped, shape: Shape) -> Shaped:
+        e = self.emitter
+        if guard.lanes == 1 and not shape.is_vector:
+            new, old = self.region.conform(new, shape), self.region.conform(old, shape)
+            pairs = zip(new.bases, old.bases, strict=True)
+            return Shaped(None, tuple(e.select(guard, a, b) for a, b in pairs), shape.offsets)
+        return of_value(e.select(guard, materialise(e, new), materialise(e, old)))
+
+    # -- scalar computation ------------------------------------------------------------------------------------------
+
+    def apply_to_bases(
+        self, node: Node, slots: dispatch.Signature, operands: list[SsaOperand], shapes: list[Shape], widths: list[int]
+    ) -> list[Shaped]:
+        """The op on the bases of its operands; the analysis has found the offsets of the result."""
+        e = self.emitter
+        count = self.plan.segments if any(shape.kind == "segmented" for shape in shapes) else 1
+        sources = [self.shaped_source(operand, self.slot_type(slots, i)) for i, operand in enumerate(operands)]
+        known = [self.source_shape(source) for source in sources]
+        fold = self.folds(node, known)
+        columns: list[list[Value]] = []
+        self.region.converting_bases = True
+        for segment in range(count):
+            values: list[Any] = []
+            for index, source in enumerate(sources):
+                if not isinstance(source, Shaped):
+                    values.append(source)
+                    continue
+                if index in fold:
+                    values.append(segment_bases(e, source, count)[segment])
+                else:
+                    base = source.bases[segment if len(source.bases) > 1 else 0]
+                    self.check_wrap(node, index, source, base)
+                    values.append(base)
+            columns.append(list(dispatch.apply(self.machine, node.instruction, values, widths, slots)))
+        self.region.converting_bases = False
+        results = []
+        numbered = iter(shapes)
+        for index in range(len(columns[0])):
+            wanted = index < len(node.results) and node.results[index] is not None
+            shape = next(numbered) if wanted else Shape("uniform")
+            results.append(Shaped(None, tuple(column[index] for column in columns), shape.offsets))
+        return results
+
+    def shaped_source(self, operand: SsaOperand, slot: dispatch.Slot | None) -> Any:
+        if slot is None:
+            return self.shaped(operand, "pred")
+        if slot.type in ("X", "A"):
+            return self.argument(operand, slot)
+        return self.shaped(operand, slot.type)
+
+    def source_shape(self, source: Any) -> Shape | None:
+        if not isinstance(source, Shaped) or source.vector is not None:
+            return None
+        return Shape("uniform" if len(source.bases) == 1 else "segmented", source.offsets)
+
+    def folds(self, node: Node, shapes: list[Shape | None]) -> set[int]:
+        """Factors whose segment-constant offsets go into the bases: products of two values that are no constants."""
+        if node.opcode not in ("mul", "mad"):
+            return set()
+        factors = flatten(node.operands)[:2]
+        for factor in factors:
+            if isinstance(factor, Immediate):
+                return set()
+            if isinstance(factor, ValueRef) and self.plan.shape(factor.id).constant is not None:
+                return set()
+            if isinstance(factor, SpecialRegister):
+                return set()
+        return {index for index in (0, 1) if (shape := shapes[index]) is not None and not shape.flat}
+
+    def check_wrap(self, node: Node, index: int, source: Shaped, base: Value) -> None:
+        """Ends in a fault if a lane's value wrapped around before it is extended (see affine_rules)."""
+        operand = flatten(node.operands)[index]
+        if not isinstance(operand, ValueRef):
+            return
+        shape = self.plan.shape(operand.id)
+        shapes = [shape if i == index else Shape("uniform") for i in range(3)]
+        bits = needs_wrap_check(node.instruction, shapes, index)
+        if not bits:
+            return
+        e = self.emitter
+        low, high = min(source.offsets), max(source.offsets)
+        top = e.const(base.type, (1 << (bits - 1)) - 1 - max(high, 0))
+        bottom = e.const(base.type, -(1 << (bits - 1)) - min(low, 0))
+        fine = e.and_(e.icmp("sle", base, top), e.icmp("sge", base, bottom))
+        ok, wrapped = self.region.fresh_label("proved"), self.region.fresh_label("wrapped")
+        e.line(f"br {fine.typed}, label %{ok}, label %{wrapped}, !prof !10")
+        self.region.label(wrapped)
+        self.region.trap(WRAP_FAULT, node.instruction.location.line)
+        self.region.label(ok)
+
+    def apply_per_segment(
+        self, node: Node, slots: dispatch.Signature, operands: list[SsaOperand], shapes: list[Shape], widths: list[int]
+    ) -> list[Shaped]:
+        """A load whose address is one scalar per segment."""
+        count = self.plan.segments
+        columns = []
+        for segment in range(count):
+            self.machine.segment = (segment, count)
+            values = [self.argument(operand, self.slot_type(slots, i)) for i, operand in enumerate(operands)]
+            columns.append(dispatch.apply(self.machine, node.instruction, values, widths, slots))
+        self.machine.segment = None
+        return [Shaped(None, tuple(column[i] for column in columns)) for i in range(len(columns[0]))]

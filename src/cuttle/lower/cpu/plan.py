@@ -1,0 +1,253 @@
+"""What is decided about a kernel before its code is written: order, masked blocks, stops, frames.
+
+Every block has up to two versions. The *full* version (F) runs with all 32 lanes and keeps the program's own branches. The
+*masked* version (M) runs with any lanes, in a fixed linear order of blocks in which each block's mask says who waits to
+execute it ("scan"): a divergent branch in F enters the scan, and when all lanes meet again, F goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cuttle.lower.cpu.layout import MemoryLayout, lay_out
+from cuttle.lower.cpu.memory import AccessCounts
+from cuttle.lower.cpu.options import CompileOptions, Target
+from cuttle.lower.cpu.special import special_shape
+from cuttle.lower.passes import shape as shapes
+from cuttle.lower.passes.dominance import post_dominators
+from cuttle.lower.passes.find_spin_loops import find_spin_loops
+from cuttle.lower.passes.graph import Branch, Graph, Node, Switch, terminator_value
+from cuttle.lower.passes.infer_shapes import Facts, ShapeResult, infer_shapes
+from cuttle.lower.passes.liveness import Liveness, find_liveness, members
+from cuttle.lower.passes.loops import Loop, LoopForest, find_loops
+from cuttle.lower.passes.order_blocks import order_blocks
+from cuttle.lower.passes.shape import LANES, Shape
+from cuttle.ptx.ir import Module, Symbol
+
+FULL, MASKED = "F", "M"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A place where a warp leaves the code: behind node `node` of a block, or at the end of spin loop `loop`.
+
+    `version` is the block's version; `identifier` the resume point.
+    """
+
+    identifier: int
+    version: str
+    block: int
+    node: int
+    loop: int = -1
+
+
+@dataclass(slots=True)
+class KernelPlan:
+    """All decisions about one graph; see the module docstring."""
+
+    module: Module
+    graph: Graph
+    options: CompileOptions
+    target: Target
+    is_entry: bool
+    layout: MemoryLayout
+    layout_local_bytes: int
+    function_handles: dict[str, int]
+    forest: LoopForest = field(init=False)
+    order: list[int] = field(init=False)
+    position: dict[int, int] = field(init=False)
+    shapes: ShapeResult = field(init=False)
+    liveness: Liveness = field(init=False)
+    spin_loops: set[int] = field(init=False)
+    masked: set[int] = field(init=False)
+    has_full: bool = field(init=False)
+    joins: set[int] = field(init=False)
+    stops: list[Stop] = field(init=False)
+    crossing: set[int] = field(init=False)
+    frame: dict[int, int] = field(init=False)
+    mask_frame: dict[int, int] = field(init=False)
+    frame_bytes: int = 0
+    counts: AccessCounts = field(default_factory=AccessCounts)
+
+    def __post_init__(self) -> None:
+        graph = self.graph
+        successors = [block.successors for block in graph.blocks]
+        self.forest = find_loops(successors)
+        self.order = order_blocks(successors, self.forest)
+        self.position = {block: index for index, block in enumerate(self.order)}
+        self.spin_loops = find_spin_loops(graph, self.forest)
+        facts = Facts(
+            lambda name: special_shape(self.options, name),
+            self.symbol_shape,
+            self.options.segment,
+            self.layout_local_bytes,
+        )
+        self.shapes = infer_shapes(
+            graph, self.forest, facts, enabled=self.options.affine and not self.options.plain,
+            timeless=bool(self.spin_loops),
+        )  # fmt: skip
+        self.liveness = find_liveness(graph)
+        self.has_full = not self.options.plain and (
+            self.options.block_threads is None or self.options.block_threads >= LANES
+        )
+        self.find_masked()
+        self.find_stops()
+        self.find_crossing()
+        self.lay_out_frame()
+
+    # -- facts -------------------------------------------------------------------------------------------------------
+
+    def symbol_shape(self, symbol: Symbol) -> Shape:
+        name = symbol.name
+        if name in self.layout.shared:
+            return shapes.constant(self.layout.shared[name] + symbol.offset)
+        if name in self.layout.local:
+            return shapes.constant(self.layout.local[name] + symbol.offset)
+        return shapes.UNIFORM
+
+    def shape(self, value: int) -> Shape:
+        return self.shapes.shapes[value]
+
+    @property
+    def segments(self) -> int:
+        return LANES // self.options.segment
+
+    @property
+    def blends(self) -> bool:
+        """Whether masked definitions must keep the values of lanes that are elsewhere in time."""
+        return bool(self.spin_loops) or bool(self.forest.irreducible) or self.options.plain
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def find_masked(self) -> None:
+        count = len(self.graph.blocks)
+        influences = self.shapes.influences.values()
+        if self.options.partial_warps or not self.has_full or not self.is_entry:
+            self.masked = set(range(count))
+        else:
+            self.masked = set().union(*(influence.blocks for influence in influences)) if influences else set()
+        post = post_dominators([block.successors for block in self.graph.blocks])
+        self.joins = {post.idom[block] for block in self.shapes.influences if 0 <= post.idom[block] < count}
+        self.joins |= {loop.header for loop in self.forest.loops}
+
+    def is_stop(self, node: Node) -> bool:
+        return node.opcode in ("bar", "barrier") and not node.instruction.has("warp")
+
+    def find_stops(self) -> None:
+        self.stops = []
+
+        def add(version: str, block: int, node: int, loop: int = -1) -> None:
+            self.stops.append(Stop(len(self.stops) + 1, version, block, node, loop))
+
+        for block in self.graph.blocks:
+            versions = [FULL] if self.has_full else []
+            if block.index in self.masked:
+                versions.append(MASKED)
+            for index, node in enumerate(block.nodes):
+                if self.is_stop(node):
+                    for version in versions:
+                        add(version, block.index, index)
+        for number in sorted(self.spin_loops):
+            header = self.forest.loops[number].header
+            if self.has_full:
+                add(FULL, header, -1, number)
+            if header in self.masked:
+                add(MASKED, header, -1, number)
+
+    def stop_at(self, version: str, block: int, node: int, loop: int = -1) -> Stop:
+        for stop in self.stops:
+            if (stop.version, stop.block, stop.node, stop.loop) == (version, block, node, loop):
+                return stop
+        raise KeyError((version, block, node, loop))
+
+    def live_at(self, stop: Stop) -> int:
+        """Values (as bits) that must survive a stop."""
+        live = self.liveness.live_in[stop.block] if stop.loop >= 0 else self.liveness.live_after(stop.block, stop.node)
+        if stop.version == MASKED:
+            for block in self.masked:
+                live |= self.liveness.live_in[block]
+        return live
+
+    def find_crossing(self) -> None:
+        """Values that need a place of their own because they live beyond the piece of code that defines them."""
+        self.crossing = set()
+        for block in self.graph.blocks:
+            self.crossing.update(phi.result for phi in block.phis)
+            self.crossing.update(members(self.liveness.live_in[block.index]))
+        for stop in self.stops:
+            self.crossing.update(members(self.live_at(stop)))
+        if self.blends:
+            for block in self.graph.blocks:
+                for node in block.nodes:
+                    self.crossing.update(merge for merge in node.merges if merge is not None)
+
+    def value_bytes(self, value: int) -> int:
+        bits = self.graph.values[value].bits
+        shape = self.shape(value)
+        if shape.is_vector:
+            return 4 if bits == 1 else LANES * bits // 8
+        each = max(bits, 8) // 8
+        return each * (self.segments if shape.kind == "segmented" else 1)
+
+    def lay_out_frame(self) -> None:
+        self.frame, self.mask_frame = {}, {}
+        offset = 0
+        wanted: set[int] = set()
+        for stop in self.stops:
+            wanted.update(members(self.live_at(stop)))
+        for value in sorted(wanted, key=lambda value: (-self.value_bytes(value), value)):
+            size = self.value_bytes(value)
+            align = min(64, size)
+            offset = -(-offset // align) * align
+            self.frame[value] = offset
+            offset += size
+        if any(stop.version == MASKED for stop in self.stops):
+            offset = -(-offset // 4) * 4
+            for block in sorted(self.masked):
+                self.mask_frame[block] = offset
+                offset += 4
+        self.frame_bytes = -(-offset // 64) * 64
+
+    # -- the scan ----------------------------------------------------------------------------------------------------
+
+    def loops_ending_at(self, block: int) -> list[Loop]:
+        """Loops whose last block in linear order this is, innermost first."""
+        ending = []
+        for loop in self.forest.chain(block):
+            if max(self.position[inside] for inside in loop.blocks) == self.position[block]:
+                ending.append(loop)
+        return ending
+
+    def retreat_targets(self, loop: Loop) -> list[int]:
+        """Blocks of the loop that an edge inside it leads back to, in linear order."""
+        targets = set()
+        for inside in loop.blocks:
+            for successor in self.graph.blocks[inside].successors:
+                if successor in loop.blocks and self.position[successor] <= self.position[inside]:
+                    targets.add(successor)
+        return sorted(targets, key=lambda block: self.position[block])
+
+    def divergent(self, block: int) -> bool:
+        """Whether the block's terminator may send lanes different ways."""
+        terminator = self.graph.blocks[block].terminator
+        if not isinstance(terminator, (Branch, Switch)):
+            return False
+        value = terminator_value(terminator)
+        return value is not None and not self.shape(value).is_uniform
+
+
+def make_plan(
+    module: Module,
+    graph: Graph,
+    options: CompileOptions,
+    target: Target,
+    *,
+    is_entry: bool,
+    layout: MemoryLayout | None = None,
+    local_bytes: int | None = None,
+    function_handles: dict[str, int] | None = None,
+) -> KernelPlan:
+    """Analyses a graph. `layout` and `local_bytes` are given where several graphs make up an image."""
+    layout = layout or lay_out(module, graph)
+    total = layout.local_bytes if local_bytes is None else local_bytes
+    return KernelPlan(module, graph, options, target, is_entry, layout, total, function_handles or {})

@@ -1,0 +1,15 @@
+"""Knobs of the op functions that trade exactness for speed. Defaults are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Policy:
+    """`exact_nan`: NaN results of f32 arithmetic are NVIDIA's canonical 0x7fffffff (one compare and one select each)."""
+
+    exact_nan: bool = True
+
+
+policy = Policy()

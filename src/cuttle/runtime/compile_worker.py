@@ -1,0 +1,137 @@
+"""A compile worker: `python -m cuttle.runtime.compile_worker IN OUT` (numbers of inherited pipe ends).
+
+Messages in both directions: u32 bytes of a JSON header, u32 bytes of data, then both. A request's header names `number`,
+`digest` (of the module), `kernel`, `options`; its data is the PTX text, or empty if this worker has seen the module. The
+answer's data is the image file; or the header has `error`. A request without `kernel` only brings a module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cuttle.ptx.ir import Module
+
+
+def read_exactly(descriptor: int, size: int) -> bytes:
+    """Raises EOFError when the other side is gone."""
+    parts = []
+    while size:
+        part = os.read(descriptor, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def write_message(descriptor: int, header: dict[str, Any], data: bytes) -> None:
+    text = json.dumps(header).encode()
+    message = memoryview(pack("<II", len(text), len(data)) + text + data)
+    while message:
+        message = message[os.write(descriptor, message) :]
+
+
+class Compiler:
+    """Modules seen so far, parsed when first needed."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+        self._modules: dict[str, Module] = {}
+
+    def bring(self, digest: str, text: bytes) -> None:
+        if text:
+            self._texts[digest] = text
+
+    def _module(self, digest: str) -> Module:
+        module = self._modules.get(digest)
+        if module is None:
+            from cuttle.ptx.parser import parse_module
+
+            module = self._modules[digest] = parse_module(self._texts[digest])
+        return module
+
+    def compile(self, digest: str, kernel: str, options: dict[str, Any]) -> bytes:
+        """The image file of a kernel. Raises CuttleError."""
+        from cuttle.lower.cpu import compile_kernel
+        from cuttle.lower.cpu.options import CompileOptions
+
+        shape = options.pop("block_shape")
+        chosen = CompileOptions(block_shape=None if shape is None else tuple(shape), **options)
+        image: bytes = compile_kernel(self._module(digest), kernel, chosen).file_bytes
+        return image
+
+
+def answer(compiler: Compiler, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    from cuttle.errors import CuttleError
+
+    started = time.monotonic()
+    reply: dict[str, Any] = {"number": request["number"]}
+    image = b""
+    compiler.bring(request["digest"], data)
+    try:
+        image = compiler.compile(request["digest"], request["kernel"], request["options"])
+    except CuttleError as error:
+        reply["error"] = error.render()
+    except RecursionError:
+        reply["error"] = "the kernel is nested too deeply for the compiler"
+    except MemoryError:
+        reply["error"] = "the compiler ran out of memory"
+    except Exception as error:
+        import traceback
+
+        reply["error"] = f"the compiler failed: {type(error).__name__}: {error}\n{traceback.format_exc()}"
+    reply["seconds"] = time.monotonic() - started
+    return reply, image
+
+
+def serve(incoming: int, outgoing: int) -> None:
+    compiler = Compiler()
+    while True:
+        header_bytes, data_bytes = unpack("<II", read_exactly(incoming, 8))
+        request = json.loads(read_exactly(incoming, header_bytes))
+        data = read_exactly(incoming, data_bytes)
+        if "kernel" not in request:
+            compiler.bring(request["digest"], data)
+            continue
+        write_message(outgoing, *answer(compiler, request, data))
+
+
+def _die_with_parent() -> None:
+    """A long compilation must not outlive the program it is for."""
+    import ctypes
+
+    PR_SET_PDEATHSIG = 1  # noqa: N806
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    except (OSError, AttributeError):
+        pass
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
+    os.dup2(2, 1)  # nothing that a library prints may reach the program's stdout
+    # Deep recursion in the compiler is bounded by this, not by luck.
+    sys.setrecursionlimit(20000)
+    try:
+        # What every compilation needs, while the program goes on.
+        import cuttle.lower.cpu
+        import cuttle.ptx.parser  # noqa: F401
+    except ImportError as error:
+        print(f"cuttle: the compiler is not there: {error}", file=sys.stderr)
+    try:
+        serve(int(sys.argv[1]), int(sys.argv[2]))
+    except (EOFError, BrokenPipeError):
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,309 @@
+"""Kernels: what a program launches, and the images compiled for it.
+
+An image is specialised on the block shape; a kernel that is launched with many shapes gets one image for any shape. A
+launch whose image is not there yet is held back by its stream until the compilation is over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from json import loads
+from struct import pack, unpack_from
+from typing import TYPE_CHECKING, Any
+
+from cuttle.abi import knobs
+from cuttle.device.base import Device
+from cuttle.runtime import memory as memory_kinds
+from cuttle.runtime import results
+from cuttle.runtime import wire_layout as wire
+from cuttle.runtime.cache import KernelCache, compiler_fingerprint, open_default
+from cuttle.runtime.memory import Allocation, DeviceMemory
+from cuttle.runtime.modules import Module
+from cuttle.runtime.results import CudaError
+from cuttle.runtime.shared import SharedMemory
+
+if TYPE_CHECKING:
+    from cuttle.runtime.workers import CompileWorkers
+
+Shape = tuple[int, int, int]
+
+MAXIMUM_SHAPES = 6
+SMALL_INDEX = 2**31 - 1  # bound on grid * block that index proofs may assume
+
+WANTED, COMPILING, READY, FAILED = range(4)
+
+
+class Image:
+    """One compilation of a kernel. `index` is its number in the executor of `epoch`."""
+
+    __slots__ = ("error", "epoch", "file", "index", "local_bytes", "shape", "state", "symbol_names", "symbols")
+
+    def __init__(self, shape: Shape | None) -> None:
+        self.shape = shape
+        self.state = WANTED
+        self.error = ""
+        self.file = -1  # descriptor of the image file: it outlives an eviction from the cache
+        self.index = -1
+        self.epoch = -1
+        self.local_bytes = 0
+        self.symbol_names: list[str] = []
+        self.symbols: Allocation | None = None
+
+
+class Kernel:
+    """An entry of a module."""
+
+    def __init__(self, number: int, module: Module, name: str) -> None:
+        self.number = number
+        self.module = module
+        self.name = name
+        self.images: dict[tuple[Shape | None, bool], Image] = {}
+        self.dynamic_shared_limit = 0
+        header = module.index.functions[module.index.aliases.get(name, name)].header
+        self.parameters = [(parameter.offset, parameter.size_bytes) for parameter in header.parameters]
+        self.parameter_bytes = header.parameter_bytes
+        self.directives = header.directives
+
+    @property
+    def maximum_threads(self) -> int:
+        """Threads per block that the kernel's directives allow."""
+        for directive in ("reqntid", "maxntid"):
+            sizes = self.directives.get(directive)
+            if sizes:
+                product = 1
+                for size in sizes:
+                    product *= size
+                return min(product, 1024)
+        return 1024
+
+
+class KernelStore:
+    """Kernels by number, their images, the cache and the compile workers."""
+
+    def __init__(self, shared: SharedMemory, device: Device, device_memory: DeviceMemory) -> None:
+        self.kernels: dict[int, Kernel] = {}
+        self.epoch = 0
+        # LAUNCH records seen before, by their bytes from target to flags: image index in the executor.
+        self.ready_launches: dict[bytes, int] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self._shared = shared
+        self._device = device
+        self._memory = device_memory
+        self._next = 1
+        self._cache: KernelCache | None = None
+        self._workers: CompileWorkers | None = None
+        self._specialise = knobs.SPECIALISE.switch()
+        self._options: dict[str, Any] = {
+            "affine": knobs.AFFINE.switch(),
+            "plain": knobs.PLAIN.switch(),
+            "optimization": knobs.OPTIMIZATION.whole(),
+            "exact_nan": knobs.EXACT_NAN.switch(),
+        }
+
+    # Kernels
+
+    def get(self, module: Module, name: str) -> Kernel:
+        number = module.kernels.get(name)
+        if number is not None:
+            return self.kernels[number]
+        index = module.index
+        entry = index.functions.get(index.aliases.get(name, name))
+        if entry is None or not entry.is_defined or not entry.header.is_entry:
+            raise CudaError(results.NOT_FOUND, f"the module has no kernel {name}")
+        kernel = Kernel(self._next, module, name)
+        self._next += 1
+        self.kernels[kernel.number] = kernel
+        module.kernels[name] = kernel.number
+        return kernel
+
+    def find(self, number: int) -> Kernel:
+        kernel = self.kernels.get(number)
+        if kernel is None:
+            raise CudaError(results.INVALID_HANDLE, f"no kernel {number}")
+        return kernel
+
+    def forget_module(self, module: Module) -> None:
+        """Its kernels are gone, their images leave the executor."""
+        for number in module.kernels.values():
+            kernel = self.kernels.pop(number)
+            for image in kernel.images.values():
+                if image.epoch == self.epoch and image.index >= 0:
+                    self._device.unload(image.index)
+                if image.symbols is not None:
+                    self._memory.free_later(image.symbols, self._device.position)
+                if image.file >= 0:
+                    os.close(image.file)
+                image.file = -1
+        self.ready_launches.clear()
+
+    def forget_executor(self) -> None:
+        """A fresh executor has no images."""
+        self.epoch += 1
+        self.ready_launches.clear()
+
+    # Launches
+
+    def prepare(self, record: bytes) -> tuple[Image | None, str]:
+        """The image a LAUNCH record needs, loaded; or None and an error, or None and "" while it is being compiled."""
+        number, *sizes = unpack_from("<I3I3I", record, wire.RECORD_LAUNCH_TARGET_AT)
+        kernel = self.kernels.get(number)
+        if kernel is None:
+            return None, f"a launch names kernel {number}, which is not there"
+        grid, block = tuple(sizes[:3]), (sizes[3], sizes[4], sizes[5])
+        small = all(blocks * threads <= SMALL_INDEX for blocks, threads in zip(grid, block, strict=True))
+        image = self._image_for(kernel, block, small)
+        if image.state == WANTED:
+            self._want(kernel, image, small)
+        if image.state == FAILED:
+            return None, f"kernel {kernel.name} cannot run: {image.error}"
+        if image.state != READY:
+            return None, ""
+        if image.epoch != self.epoch:
+            error = self._load(kernel, image)
+            if error:
+                image.state, image.error = FAILED, error
+                return None, f"kernel {kernel.name} cannot run: {error}"
+        self.ready_launches[record[wire.RECORD_LAUNCH_TARGET_AT : wire.RECORD_LAUNCH_CLUSTER_AT]] = image.index
+        if len(self.ready_launches) > 4096:
+            self.ready_launches.clear()
+        return image, ""
+
+    def _image_for(self, kernel: Kernel, block: Shape, small: bool) -> Image:
+        shape: Shape | None = block if self._specialise else None
+        image = kernel.images.get((shape, small))
+        if image is None:
+            if shape is not None and len(kernel.images) >= MAXIMUM_SHAPES:
+                shape = None
+                image = kernel.images.get((shape, small))
+            if image is None:
+                image = kernel.images[shape, small] = Image(shape)
+        return image
+
+    # Compilation
+
+    @property
+    def cache(self) -> KernelCache:
+        if self._cache is None:
+            self._cache = open_default(compiler_fingerprint())
+        return self._cache
+
+    @property
+    def workers(self) -> CompileWorkers:
+        if self._workers is None:
+            from cuttle.runtime.workers import CompileWorkers
+
+            limit = knobs.COMPILE_WORKERS.whole() or min(4, max(1, len(os.sched_getaffinity(0)) - 1))
+            self._workers = CompileWorkers(limit, knobs.COMPILE_TIMEOUT.seconds())
+        return self._workers
+
+    def prewarm(self, module: Module) -> None:
+        """Called when a module was loaded: nothing of it in the cache means that compiling is near."""
+        if not self.cache.knows(module.digest):
+            self.workers.prewarm(module.digest, module.text)
+
+    def _want(self, kernel: Kernel, image: Image, small: bool) -> None:
+        options = dict(self._options)
+        options["block_shape"] = image.shape
+        if not small:
+            # No proof holds when an index may pass 2^31: such launches are rare and take the slow way.
+            options["affine"] = False
+        module = kernel.module
+        key = self.cache.key(module.digest, kernel.name, repr(sorted(options.items())))
+        path = self.cache.find(module.digest, key)
+        if path is not None:
+            try:
+                self._finish(image, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                return
+            except (OSError, ValueError):
+                pass  # gone or unreadable by now: compile
+        image.state = COMPILING
+
+        def finished(data: bytes, error: str, seconds: float) -> None:
+            if error or not data:
+                image.state, image.error = FAILED, error or "the compiler gave no image"
+                print(f"cuttle: kernel {kernel.name} cannot be compiled:\n{image.error}", file=sys.stderr)
+                return
+            if seconds > 2.0:
+                print(f"cuttle: compiled {kernel.name} in {seconds:.1f} s", file=sys.stderr)
+            try:
+                stored = self.cache.store(module.digest, key, data)
+                self._finish(image, _open_image(stored, data))
+            except (OSError, ValueError) as problem:
+                image.state, image.error = FAILED, f"its image cannot be used: {problem}"
+
+        self.workers.compile(module.digest, module.text, kernel.name, options, finished)
+
+    def _finish(self, image: Image, file: int) -> None:
+        metadata = _read_metadata(file)
+        image.file = file
+        image.symbol_names = list(metadata.get("symbols", []))
+        image.local_bytes = int(metadata.get("local_bytes", 0))
+        image.state = READY
+
+    def _load(self, kernel: Kernel, image: Image) -> str:
+        """Loads an image into the executor; returns an error text or ""."""
+        if image.symbols is None and image.symbol_names:
+            try:
+                addresses = [kernel.module.address_of(name) for name in image.symbol_names]
+            except KeyError as missing:
+                return f"it uses {missing}, which has no address"
+            allocation = self._memory.allocate(8 * len(addresses), memory_kinds.INTERNAL, kernel.module.context)
+            self._shared.write(allocation.address, pack(f"<{len(addresses)}Q", *addresses))
+            image.symbols = allocation
+        symbols = image.symbols.address if image.symbols is not None else 0
+        # By way of our own descriptor: the file may be evicted from the cache, or never have had a name.
+        image.index = self._device.load(f"/proc/{os.getpid()}/fd/{image.file}", symbols)
+        image.epoch = self.epoch
+        return ""
+
+    # The device process's loop
+
+    def descriptors(self) -> list[int]:
+        return self._workers.descriptors() if self._workers is not None else []
+
+    @property
+    def busy(self) -> bool:
+        return self._workers is not None and self._workers.busy
+
+    @property
+    def sending(self) -> bool:
+        """Whether a compile worker has not read all of its request yet."""
+        return self._workers is not None and self._workers.sending
+
+    def poll(self) -> bool:
+        """Takes finished compilations; returns whether there were any."""
+        return self._workers is not None and self._workers.poll()
+
+    def close(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+
+
+def _open_image(stored: str | None, data: bytes) -> int:
+    if stored is not None:
+        try:
+            return os.open(stored, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            pass
+    descriptor = os.memfd_create("cuttle-image")
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
+
+
+def _read_metadata(descriptor: int) -> dict[str, Any]:
+    """Metadata of an image file. Raises ValueError if it is none."""
+    head = os.pread(descriptor, 16, 0)
+    if len(head) < 16 or head[:8] != b"CUTTLEI1":
+        raise ValueError("not an image")
+    (size,) = unpack_from("<Q", head, 8)
+    if size > 64 << 20:
+        raise ValueError("damaged metadata")
+    metadata = loads(os.pread(descriptor, size, 48))
+    if not isinstance(metadata, dict):
+        raise ValueError("damaged metadata")
+    return metadata

@@ -1,0 +1,187 @@
+"""One program's GPU: everything the device process keeps for it.
+
+What is only needed by programs that use it (modules, graphs, textures) is made when first asked for: start-up time is
+the first thing a user notices.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cuttle.device.base import Device, Fault
+from cuttle.runtime import memory as memory_kinds
+from cuttle.runtime import wire_layout as wire
+from cuttle.runtime.memory import Allocation, DeviceMemory
+from cuttle.runtime.pools import Pools
+from cuttle.runtime.results import CudaError
+from cuttle.runtime.shared import SharedMemory
+
+if TYPE_CHECKING:
+    from cuttle.runtime.graphs import GraphStore
+    from cuttle.runtime.kernels import KernelStore
+    from cuttle.runtime.linking import LinkStore
+    from cuttle.runtime.modules import Module, ModuleStore
+    from cuttle.runtime.streams import StreamOrder
+    from cuttle.runtime.textures import TextureStore
+
+DEFAULT_HEAP_BYTES = 8 << 20
+DEFAULT_STACK_BYTES = 1024
+
+
+class Session:
+    """The state of one connection. `order` is set by the dispatcher."""
+
+    order: StreamOrder
+
+    def __init__(
+        self, shared: SharedMemory, device: Device, budget: int, capability: tuple[int, int], workers: int, shared_optin: int = 48 << 10
+    ) -> None:
+        self.shared = shared
+        self.device = device
+        self.budget = budget
+        self.capability = capability
+        self.worker_count = workers
+        self.shared_optin = shared_optin  # bytes of shared memory that a block can have
+        self.memory = DeviceMemory(shared, budget, device.finished)
+        self.pools = Pools(self.memory)
+        self.sticky = 0
+        # Of the request that is being served.
+        self.context = 0
+        self.thread = 0
+        self.heap: Allocation | None = None
+        self.heap_bytes = DEFAULT_HEAP_BYTES
+        self.stack_bytes = DEFAULT_STACK_BYTES
+        self.limits: dict[int, int] = {}
+
+    @cached_property
+    def modules(self) -> ModuleStore:
+        from cuttle.runtime.modules import ModuleStore
+
+        return ModuleStore(self.shared, self.memory, self.capability)
+
+    @cached_property
+    def kernels(self) -> KernelStore:
+        from cuttle.runtime.kernels import KernelStore
+
+        return KernelStore(self.shared, self.device, self.memory)
+
+    @cached_property
+    def graphs(self) -> GraphStore:
+        from cuttle.runtime.graphs import GraphStore
+
+        return GraphStore()
+
+    @cached_property
+    def textures(self) -> TextureStore:
+        from cuttle.runtime.textures import TextureStore
+
+        return TextureStore(self.shared, self.memory)
+
+    @cached_property
+    def links(self) -> LinkStore:
+        from cuttle.runtime.linking import LinkStore
+
+        return LinkStore(self.capability)
+
+    def has(self, name: str) -> bool:
+        """Whether a part that is made late has been made."""
+        return name in self.__dict__
+
+    # The executor
+
+    def start_device(self) -> None:
+        """The executor with its heap; raises DeviceLost."""
+        if self.heap is None:
+            try:
+                self.heap = self.memory.allocate(self.heap_bytes, memory_kinds.INTERNAL, alignment=4096)
+            except CudaError:
+                self.heap = None  # device malloc will answer null
+        self.publish_limits()
+        self.device.start()
+
+    def publish_limits(self) -> None:
+        heap = self.heap
+        self.device.set_limits(heap.address if heap else 0, heap.reserved if heap else 0, self.stack_bytes)
+
+    def set_heap_bytes(self, size: int) -> None:
+        """Takes effect for a heap that no kernel has used yet; raises OUT_OF_MEMORY."""
+        allocation = self.memory.allocate(size, memory_kinds.INTERNAL, alignment=4096)
+        if self.heap is not None:
+            self.memory.free_later(self.heap, self.device.position)
+        self.heap = allocation
+        self.heap_bytes = size
+        self.publish_limits()
+
+    # Errors that stay
+
+    def poison(self, result: int, text: str) -> None:
+        """The context is lost: nothing completes any more, every call answers this error."""
+        if self.sticky:
+            return
+        self.sticky = result
+        line = text.encode("utf-8", "replace")[:1000]
+        at = wire.STATUS_ERROR_TEXT_AT
+        self.shared.status.bytes[at : at + len(line) + 1] = line + b"\0"
+        self.shared.status.u32[wire.STATUS_STICKY_ERROR_AT // 4] = result
+        self.order.clear()
+        print(f"cuttle: {text}", file=sys.stderr)
+        self._wake_waiters()
+
+    def device_ended(self, fault: Fault) -> None:
+        self.poison(fault.result, fault.text)
+        if self.has("kernels"):
+            self.kernels.forget_executor()
+        self.memory.settle_all()
+
+    def _wake_waiters(self) -> None:
+        """Waiting threads look at the sticky error on their own every 20 ms; this only saves them that time."""
+        word = wire.STATUS_COMPLETION_WORD_AT // 4
+        self.shared.status.u32[word] = (self.shared.status.u32[word] + 1) & 0xFFFF_FFFF
+
+    def reset(self, context: int) -> None:
+        """Destroys what belongs to a context. A lost context comes back to life with a fresh executor."""
+        if self.sticky:
+            self.device.reset()
+            self.order.clear()
+            if self.has("kernels"):
+                self.kernels.forget_executor()
+            self.memory.settle_all()
+            if self.heap is not None:
+                self.memory.free(self.heap)
+                self.heap = None
+        if self.has("modules"):
+            for module in [one for one in self.modules.modules.values() if one.context == context]:
+                self.unload(module)
+        if self.has("textures"):
+            self.textures.forget_context(context)
+        self.pools.forget_context(context)
+        for allocation in self.memory.of_context(context):
+            self.memory.free_later(allocation, self.device.position)
+        self.heap_bytes = DEFAULT_HEAP_BYTES
+        self.stack_bytes = DEFAULT_STACK_BYTES
+        self.limits.clear()
+        if self.sticky:
+            self.memory.settle_all()
+            self.sticky = 0
+            self.shared.status.bytes[wire.STATUS_ERROR_TEXT_AT] = 0
+            self.shared.status.u32[wire.STATUS_STICKY_ERROR_AT // 4] = 0
+
+    def unload(self, module: Module) -> None:
+        if self.has("kernels"):
+            self.kernels.forget_module(module)
+        self.modules.unload(module)
+
+    def close(self) -> None:
+        """The program is gone."""
+        if self.has("kernels"):
+            self.kernels.close()
+        self.device.reset()
+
+
+def require_healthy(session: Session) -> None:
+    """Raises the sticky error, if there is one."""
+    if session.sticky:
+        raise CudaError(session.sticky)
+

@@ -1,0 +1,147 @@
+"""The verbs that need no device: envelopes, formats, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuttle import __version__
+from cuttle.abi.errors import ERRORS
+from cuttle.cli import env, render
+from cuttle.cli.command_line import VERBS
+from cuttle.cli.result import Problem, Result
+
+JULIA = Path(render.__file__).parent / "julia.ptx"
+
+
+def envelope(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert set(document) == {"schema", "command", "status", "exit_code", "data", "errors"}
+    assert document["schema"] == "cuttle/1"
+    assert document["exit_code"] == done.returncode
+    assert all(set(error) == {"code", "message", "hint", "where"} for error in document["errors"])
+    return document
+
+
+def test_version(cuttle) -> None:
+    assert cuttle("--version").stdout == f"cuttle {__version__}\n"
+
+
+def test_the_overview_names_every_verb(cuttle) -> None:
+    text = cuttle("--help").stdout
+    assert all(f"  {name} " in text for name in VERBS)
+
+
+@pytest.mark.parametrize("name", [name for name in VERBS if name != "run"])
+def test_every_verb_has_help_and_the_common_options(cuttle, name: str) -> None:
+    done = cuttle(name, "--help")
+    assert done.returncode == 0
+    if name != "cache":
+        assert all(option in done.stdout for option in ("--json", "--quiet", "--verbose", "--color"))
+
+
+def test_wrong_usage_is_exit_code_2(cuttle) -> None:
+    done = cuttle("info", "--no-such-option")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[CLI-0001]: ")
+    assert envelope(cuttle("info", "--no-such-option", "--json"))["status"] == "error"
+
+
+def test_explain(cuttle) -> None:
+    assert "undeclared register" in cuttle("explain", "ptx-0201").stdout
+    assert "worker threads" in cuttle("explain", "CUTTLE_THREADS").stdout
+    done = cuttle("explain", "PTX-9999")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error[CLI-0002]: ")
+    assert envelope(cuttle("explain", "--json"))["data"]["errors"][0]["code"] == ERRORS[0].code
+
+
+def test_error_codes_are_unique() -> None:
+    codes = [row.code for row in ERRORS]
+    assert len(codes) == len(set(codes))
+
+
+def test_env_for_a_shell_extends_lists(cuttle) -> None:
+    text = cuttle("env", "--format", "sh").stdout
+    script = f'LD_LIBRARY_PATH=/mine; {text}\necho "$LD_LIBRARY_PATH"; command -v nvidia-smi'
+    lines = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0].endswith("/client/lib:/mine")
+    assert lines[1].endswith("/client/bin/nvidia-smi")
+
+
+def test_env_as_json(cuttle) -> None:
+    plain = json.loads(cuttle("env", "--format", "json").stdout)
+    assert plain == envelope(cuttle("env", "--json"))["data"]["variables"]
+    assert set(plain) == {"CUTTLE_PYTHON", "LD_LIBRARY_PATH", "PATH"}
+
+
+def test_env_formats() -> None:
+    variables = {"CUTTLE_PYTHON": "/it's/python", "PATH": "/bin/a"}
+    assert env.as_sh(variables) == "export CUTTLE_PYTHON='/it'\\''s/python'\nexport PATH='/bin/a'\"${PATH:+:$PATH}\"\n"
+    assert env.as_fish(variables) == "set -gx CUTTLE_PYTHON '/it\\'s/python'\nset -gx --path PATH '/bin/a' $PATH\n"
+    assert env.as_docker({"PATH": "/bin/a"}) == 'ENV PATH="/bin/a${PATH:+:$PATH}"\n'
+    assert env.as_github({"PATH": "/bin/a"}) == "echo '/bin/a' >> \"$GITHUB_PATH\"\n"
+
+
+def test_scan_of_ptx(cuttle) -> None:
+    done = cuttle("scan", str(JULIA), "--json")
+    file = envelope(done)["data"]["files"][0]
+    assert file["kernels"] == ["draw"]
+    assert file["verdict"] == "runs", file["unsupported"]
+
+
+def test_scan_of_nothing(cuttle, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing to see")
+    done = cuttle("scan", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "")
+    missing = cuttle("scan", str(tmp_path / "missing"))
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("error[CLI-0501]: ")
+
+
+def test_scan_of_damage(cuttle, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.ptx"
+    damaged.write_bytes(JULIA.read_bytes()[:3000])
+    assert cuttle("scan", str(damaged)).returncode == 1
+
+
+@pytest.mark.parametrize("form", ["ptx", "ir"])
+def test_compile_shows_the_front_end(cuttle, form: str) -> None:
+    done = cuttle("compile", str(JULIA), "--kernel", "draw", "--emit", form)
+    assert done.returncode == 0, done.stderr
+    assert "mul.wide.u32" in done.stdout
+
+
+def test_compile_refuses_kernels_that_do_not_exist(cuttle) -> None:
+    done = cuttle("compile", str(JULIA), "--kernel", "nothing")
+    assert done.returncode == 1
+    assert "draw" in done.stderr
+
+
+def test_compile_shows_where_ptx_is_wrong(cuttle, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.ptx"
+    wrong.write_text(".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry k()\n{\n  add.u32 %a, %b, 1;\n}\n")
+    done = cuttle("compile", str(wrong), "--emit", "ptx")
+    assert done.returncode == 1
+    assert f"{wrong}:6" in done.stderr
+
+
+def test_cache(cuttle, tmp_path: Path) -> None:
+    empty = envelope(cuttle("cache", "size", "--json"))["data"]
+    assert empty["entries"] == 0
+    assert cuttle("cache", "clear").returncode == 0
+    assert cuttle("cache", "prune").returncode == 0
+
+
+def test_plain_tables_are_aligned() -> None:
+    text = render.plain_table(("a", "number"), [("x", "1"), ("long", "12345678")], frozenset({"number"}))
+    assert text == "a       number\nx            1\nlong  12345678\n"
+
+
+def test_the_envelope_of_a_failure() -> None:
+    document = Result("scan", None, errors=[Problem("X", "m")], exit_code=1).envelope()
+    assert (document["status"], document["errors"][0]["message"]) == ("error", "m")

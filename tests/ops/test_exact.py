@@ -1,0 +1,88 @@
+"""Every form of the exact pure opcodes against the references, as scalar and as lane vectors."""
+
+from __future__ import annotations
+
+import checks
+import harness
+import pytest
+import reference
+import reference_convert
+
+from cuttle.lower.ops.forms import inputs, synthesise
+
+INTEGER = """addc subc madc sad rem mul24 mad24 popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a""".split()
+MIXED = "add sub mul mad fma div abs neg min max".split()
+LOGIC = "and or xor not cnot lop3 shf shl shr prmt".split()
+FLOATING = "testp copysign rcp sqrt".split()
+COMPARISON = "setp selp slct".split()
+
+
+@pytest.mark.parametrize("opcode", [*MIXED, *INTEGER, *LOGIC, *FLOATING, *COMPARISON])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_matches_the_manual(opcode: str, lanes: int) -> None:
+    count = 192 if lanes == 8 else 64
+    problems = checks.check(checks.forms_of(opcode), reference.expect, lanes, count, seed=lanes)
+    assert not problems, "\n".join(problems[:20])
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_set(lanes: int) -> None:
+    """`set` has 894 forms that differ in few things: a quarter of them each."""
+    forms = checks.forms_of("set")[lanes % 4 :: 4]
+    assert not checks.check(forms, reference.expect, lanes, 96)
+
+
+@pytest.mark.parametrize("opcode", ["cvt", "cvt.pack"])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_conversions(opcode: str, lanes: int) -> None:
+    count = 160 if lanes == 8 else 48
+    problems = checks.check(checks.forms_of(opcode), reference_convert.expect_convert, lanes, count, seed=lanes)
+    assert not problems, "\n".join(problems[:20])
+
+
+@pytest.mark.parametrize("opcode", ["add", "fma", "min", "cvt", "rcp"])
+def test_survives_optimisation(opcode: str) -> None:
+    """LLVM's -O2 must not fold away NaN, flushing and rounding steps."""
+    expect = reference_convert.expect_convert if opcode == "cvt" else reference.expect
+    problems = checks.check(checks.forms_of(opcode)[::2], expect, 16, 64, seed=5, optimise=2)
+    assert not problems, "\n".join(problems[:20])
+
+
+MOVES = (
+    ("mov.b32", 2, (0x1234, 0xFEDC), (0xFEDC1234,)),
+    ("mov.b64", 2, (0x89ABCDEF, 0x01234567), (0x0123456789ABCDEF,)),
+    ("mov.b64", 4, (1, 2, 3, 0x8004), (0x8004000300020001,)),
+    ("mov.b128", 2, (5, 1 << 63), (1 << 127 | 5,)),
+    ("mov.b32", -2, (0xFEDC1234,), (0x1234, 0xFEDC)),
+    ("mov.b64", -2, (0x0123456789ABCDEF,), (0x89ABCDEF, 0x01234567)),
+    ("mov.b64", -4, (0x8004000300020001,), (1, 2, 3, 0x8004)),
+    ("mov.b128", -2, (1 << 127 | 5,), (5, 1 << 63)),
+    ("mov.f32", 0, (0xFFC12345,), (0xFFC12345,)),
+    ("mov.pred", 0, (1,), (1,)),
+)
+
+
+@pytest.mark.parametrize(("spelling", "brace", "operands", "wanted"), MOVES)
+def test_mov(spelling: str, brace: int, operands: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    form = synthesise(spelling, brace=brace)
+    for lanes in (1, 8):
+        answer = harness.run_forms([form], [[[value] * 8 for value in operands]], lanes)[0]
+        assert [column[0] for column in answer] == list(wanted)
+
+
+@pytest.mark.parametrize("spelling", ["add.f32", "shl.b32", "fma.rm.f32", "cvt.rzi.s32.f32", "setp.lt.s32", "selp.b32"])
+def test_uniform_operands_mix_with_lanes(spelling: str) -> None:
+    """A scalar operand beside vectors gives the same as the vector that repeats it."""
+    form = synthesise(spelling)
+    types = [t for t, _ in form.sources]
+    table = inputs(types, 8, 3)
+    for index in range(len(types)):
+        module = harness.Module()
+        harness.add_function(module, form, "mixed", 8, frozenset([index]))
+        harness.add_function(module, form, "plain", 8)
+        harness.add_function(module, form, "scalar", 8, frozenset(range(len(types))))
+        compiled = harness.Compiled(module)
+        columns = [[c[0]] * 8 if k == index else c for k, c in enumerate(table)]
+        assert compiled.run(form, "mixed", columns) == compiled.run(form, "plain", columns)
+        same = [[c[1]] * 8 for c in table]
+        assert compiled.run(form, "scalar", same) == compiled.run(form, "plain", same)
