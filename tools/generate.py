@@ -15,7 +15,7 @@ def generated_files() -> dict[str, str]:
     """Path below the repository → text."""
     return {
         "src/cuttle/client/generated/cuttle_wire.h": generate_wire.wire_header(),
-        "src/cuttle/runtime/wire_layout.py": generate_wire.wire_layout(),
+        "src/cuttle/abi/wire_layout.py": generate_wire.wire_layout(),
         **generate_driver.files(),
         **generate_docs.documents(),
     }

@@ -26,6 +26,17 @@ fi
 .venv-test/bin/pip install --quiet --disable-pip-version-check -e '.[test]'
 export PATH="$PWD/.venv-test/bin:$PATH"
 
+# The newest toolkit, for a few programs: same package names as 13.0, so it gets a folder of its own.
+newest=build/cuda-13.5
+if [ ! -e "$newest/done" ]; then
+    stage "installing the toolkit 13.5"
+    rm -rf "$newest"
+    .venv-test/bin/pip install --quiet --disable-pip-version-check --no-deps --target "$newest" \
+        nvidia-cuda-nvcc==13.5.37 nvidia-nvvm==13.5.37 nvidia-cuda-crt==13.5.37 \
+        nvidia-cuda-runtime==13.5.37 nvidia-cuda-cccl==13.3.5.0.6
+    touch "$newest/done"
+fi
+
 stage "building the client library and the executor"
 python -m cuttle.client.build
 

@@ -168,7 +168,7 @@ def test_doctor_sees_a_library_that_wins_by_rpath(cuttle, tmp_path: Path) -> Non
 @pytest.mark.device
 def test_the_demo_draws_a_picture(cuttle, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
-    done = cuttle("demo", "--size", "small", "--samples", "1", "-o", str(picture))
+    done = cuttle("demo", "--size", "320x240", "--samples", "1", "-o", str(picture))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{picture}\n"
     data = picture.read_bytes()

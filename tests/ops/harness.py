@@ -69,7 +69,9 @@ def add_function(module: Module, form: Form, name: str, lanes: int, uniform: fro
         element = f"i{bits}" if lanes == 1 or one else f"<{lanes} x i{bits}>"
         address = emitter.name()
         emitter.line(f"{address} = getelementptr i{bits}, ptr %in{index}, i64 %i")
-        value = emitter.emit(f"i{bits}", 1 if one else lanes, f"load {element}, ptr {address}, align {max(bits // 8, 1)}")
+        value = emitter.emit(
+            f"i{bits}", 1 if one else lanes, f"load {element}, ptr {address}, align {max(bits // 8, 1)}"
+        )
         values.append(emitter.cast("trunc", value, "i1") if width == 1 else value)
     slots = dispatch.signature(form.instruction)
     operands: list[Value] = []

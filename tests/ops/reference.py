@@ -149,7 +149,9 @@ def float_sign(i: Instruction, a: int) -> int:
 def integer_arithmetic(i: Instruction, operands: tuple[int, ...], carry: int) -> Result:
     t = i.type
     if t in ELEMENT:
-        part = Instruction(i.opcode, (*(m for m in i.modifiers if m != t), ELEMENT[t]), (ELEMENT[t],), (), None, i.location)
+        part = Instruction(
+            i.opcode, (*(m for m in i.modifiers if m != t), ELEMENT[t]), (ELEMENT[t],), (), None, i.location
+        )
         return by_halves(lambda *x: int(integer_arithmetic(part, x, 0)), *operands)  # type: ignore[arg-type]
     bits = width(t)
     mask = (1 << bits) - 1

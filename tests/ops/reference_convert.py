@@ -31,7 +31,9 @@ def expect_convert(form: Form, operands: tuple[int, ...], carry: int = 0) -> Res
         halves = [from_small(operands[0] >> 8 * k & 255, source[:-2], i.has("relu")) for k in (0, 1)]
         return halves[0] | halves[1] << 16
     if target in ELEMENT:
-        return to_float(i, ELEMENT[target], source, operands[1]) | to_float(i, ELEMENT[target], source, operands[0]) << 16
+        return (
+            to_float(i, ELEMENT[target], source, operands[1]) | to_float(i, ELEMENT[target], source, operands[0]) << 16
+        )
     if target == "tf32":
         return to_tf32(i, operands[0])
     if is_float(target):

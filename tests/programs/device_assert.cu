@@ -1,4 +1,5 @@
 // A failed assert on the device: message on stderr, error at the next synchronisation, and no way back.
+// The last error is forgotten once it was asked for, but every later call finds the device lost again.
 #include <cassert>
 #include <cstring>
 
@@ -8,6 +9,13 @@ __global__ void check_value(int forbidden)
 {
     int value = static_cast<int>(threadIdx.x);
     assert(value != forbidden);
+}
+
+// What a call says afterwards; the exact name is in the record.
+void require_lost(const char* what, cudaError_t status)
+{
+    std::printf("%s: %s\n", what, cudaGetErrorName(status));
+    CHECK(status != cudaSuccess);
 }
 
 int main()
@@ -34,13 +42,13 @@ int main()
     CHECK(std::strstr(message, "block: [") != nullptr);
     CHECK(std::strstr(message, ",0,0], thread: [37,0,0] Assertion `value != forbidden` failed.") != nullptr);
 
-    // Nothing clears the error.
     EXPECT(cudaErrorAssert, cudaGetLastError());
-    EXPECT(cudaErrorAssert, cudaGetLastError());
-    EXPECT(cudaErrorAssert, cudaMalloc(&memory, 64));
-    EXPECT(cudaErrorAssert, cudaDeviceSynchronize());
+    EXPECT(cudaSuccess, cudaGetLastError());
+    require_lost("allocation", cudaMalloc(&memory, 64));
+    require_lost("synchronisation", cudaDeviceSynchronize());
+    std::printf("last error: %s\n", cudaGetErrorName(cudaGetLastError()));
     check_value<<<1, 40>>>(1000);
-    EXPECT(cudaErrorAssert, cudaGetLastError());
-    std::printf("the error stays\n");
+    require_lost("launch", cudaGetLastError());
+    std::printf("last error: %s\n", cudaGetErrorName(cudaGetLastError()));
     return pass("device_assert");
 }

@@ -22,10 +22,10 @@ __global__ void print_conversions()
 }
 
 // Conversions that few programs use; what a real device makes of them is in the record.
+// A width or precision of `*` is missing on purpose: devices do not know it, and an H200 stopped with an illegal address.
 __global__ void print_unusual()
 {
     printf("%hd|%hu|%5c|\n", static_cast<short>(-3), static_cast<unsigned short>(65535), 'x');
-    printf("%*d|%.*f|%-*s|\n", 6, 17, 2, 0.125, 8, "star");
     printf("%a|%A|% f\n", 1.0, -0.5, 3.5);
 }
 
@@ -79,7 +79,7 @@ int main()
     FINISH();
     results.download();
     std::printf("results: %d %d\n", results[0], results[1]);
-    CHECK(results[1] == 3);
+    CHECK(results[0] == 0 && results[1] == 3);
 
     print_unusual<<<1, 1>>>();
     FINISH();

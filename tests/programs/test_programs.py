@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests import cuda_toolchain
 from tests.programs.programs import FAILED, FOLDER, PROGRAMS, RECORD, Program
 

@@ -93,17 +93,24 @@ float sample_on_host(const float* row, int size, float position, cudaTextureAddr
     return (1 - fraction) * texel(row, left, size, mode) + fraction * texel(row, left + 1, size, mode);
 }
 
+// `mode` is how x is addressed, `others` how y and z are.
 cudaTextureObject_t make_texture(const cudaResourceDesc& resource, cudaTextureAddressMode mode,
-                                 cudaTextureFilterMode filter, bool normalized)
+                                 cudaTextureAddressMode others, cudaTextureFilterMode filter, bool normalized)
 {
     cudaTextureDesc description = {};
-    description.addressMode[0] = description.addressMode[1] = description.addressMode[2] = mode;
+    description.addressMode[0] = mode;
+    description.addressMode[1] = description.addressMode[2] = others;
     description.filterMode = filter;
     description.readMode = cudaReadModeElementType;
     description.normalizedCoords = normalized;
     cudaTextureObject_t texture = 0;
     CUDA(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
     return texture;
+}
+
+cudaTextureObject_t make_texture(const cudaResourceDesc& resource, cudaTextureFilterMode filter)
+{
+    return make_texture(resource, cudaAddressModeClamp, cudaAddressModeClamp, filter, false);
 }
 
 void linear_memory()
@@ -120,13 +127,36 @@ void linear_memory()
     resource.res.linear.devPtr = data.device;
     resource.res.linear.desc = cudaCreateChannelDesc<int>();
     resource.res.linear.sizeInBytes = data.bytes();
-    cudaTextureObject_t texture = make_texture(resource, cudaAddressModeClamp, cudaFilterModePoint, false);
+    cudaTextureObject_t texture = make_texture(resource, cudaFilterModePoint);
     fetch_linear<<<blocks_for(count, 64), 64>>>(texture, output.device, count);
     FINISH();
     output.download();
     COMPARE(output.host, expected.host, count);
     CUDA(cudaDestroyTextureObject(texture));
     std::printf("linear memory: right\n");
+}
+
+// A texture of one dimension with a border in every dimension: H200s blend the row with the border above it, so that
+// linear filtering halves each value. The record holds what comes out near the left end and in the middle.
+void print_border_in_every_dimension(const cudaResourceDesc& resource)
+{
+    constexpr int count = 12;
+    Array<float> coordinates(count), output(count);
+    for (int i = 0; i < count; i++) {
+        coordinates[i] = (i < count / 2 ? -0.625f : 13.375f) + i * 0.25f;
+    }
+    coordinates.upload();
+    cudaTextureObject_t texture =
+        make_texture(resource, cudaAddressModeBorder, cudaAddressModeBorder, cudaFilterModeLinear, false);
+    sample_1d<<<1, count>>>(texture, coordinates.device, output.device, count);
+    FINISH();
+    output.download();
+    CUDA(cudaDestroyTextureObject(texture));
+    std::printf("border in every dimension:");
+    for (int i = 0; i < count; i++) {
+        std::printf(" %.4f", output[i]);
+    }
+    std::printf("\n");
 }
 
 void one_dimension()
@@ -156,11 +186,12 @@ void one_dimension()
                           {"clamp, normalized", cudaAddressModeClamp, true},
                           {"wrap", cudaAddressModeWrap, true},
                           {"mirror", cudaAddressModeMirror, true}};
+    print_border_in_every_dimension(resource);
     Array<float> coordinates(count), output(count);
     for (const Case& one : cases) {
         for (bool linear : {false, true}) {
             cudaTextureFilterMode filter = linear ? cudaFilterModeLinear : cudaFilterModePoint;
-            cudaTextureObject_t texture = make_texture(resource, one.mode, filter, one.normalized);
+            cudaTextureObject_t texture = make_texture(resource, one.mode, cudaAddressModeClamp, filter, one.normalized);
             for (int i = 0; i < count; i++) {
                 // From one width before to one width behind the texture, never on a boundary between texels.
                 float position = i * 0.25f + 0.125f - size;
@@ -185,20 +216,22 @@ void one_dimension()
     CUDA(cudaFreeArray(array));
 }
 
-float bilinear_on_host(const float* image, float x, float y)
+// Linear filtering of an image; `mode` holds for both dimensions.
+float bilinear_on_host(const float* image, float x, float y, cudaTextureAddressMode mode)
 {
     float shifted = y - 0.5f;
     int top = floor_of(shifted);
     float fraction = shifted - top;
     float rows[2];
     for (int i = 0; i < 2; i++) {
-        int row = address(top + i, height, cudaAddressModeClamp);
-        rows[i] = sample_on_host(image + row * width, width, x, cudaAddressModeClamp, true);
+        int row = address(top + i, height, mode);
+        rows[i] = row < 0 ? 0.0f : sample_on_host(image + row * width, width, x, mode, true);
     }
     return (1 - fraction) * rows[0] + fraction * rows[1];
 }
 
-void require_image(cudaTextureObject_t texture, const float* image, float shift, bool linear)
+void require_image(cudaTextureObject_t texture, const float* image, float shift, bool linear,
+                   cudaTextureAddressMode mode = cudaAddressModeClamp)
 {
     Array<float> output(width * height);
     sample_2d<<<dim3(blocks_for(width, 24), blocks_for(height, 5)), dim3(24, 5)>>>(texture, shift, output.device);
@@ -208,9 +241,12 @@ void require_image(cudaTextureObject_t texture, const float* image, float shift,
         for (int x = 0; x < width; x++) {
             float expected = image[y * width + x];
             if (linear) {
-                expected = bilinear_on_host(image, x + 0.5f + shift, y + 0.5f + shift);
+                expected = bilinear_on_host(image, x + 0.5f + shift, y + 0.5f + shift, mode);
             }
-            CHECK(close(output[y * width + x], expected));
+            if (!close(output[y * width + x], expected)) {
+                fail(__FILE__, __LINE__, "texel %d, %d with shift %g: got %g, expected %g", x, y, shift,
+                     output[y * width + x], expected);
+            }
         }
     }
 }
@@ -235,10 +271,10 @@ void two_dimensions()
     resource.res.pitch2D.width = width;
     resource.res.pitch2D.height = height;
     resource.res.pitch2D.pitchInBytes = pitch;
-    cudaTextureObject_t texture = make_texture(resource, cudaAddressModeClamp, cudaFilterModePoint, false);
+    cudaTextureObject_t texture = make_texture(resource, cudaFilterModePoint);
     require_image(texture, image, 0.25f, false);
     CUDA(cudaDestroyTextureObject(texture));
-    texture = make_texture(resource, cudaAddressModeClamp, cudaFilterModeLinear, false);
+    texture = make_texture(resource, cudaFilterModeLinear);
     require_image(texture, image, 0.25f, true);
     CUDA(cudaDestroyTextureObject(texture));
     CUDA(cudaFree(pitched));
@@ -251,8 +287,13 @@ void two_dimensions()
     resource = {};
     resource.resType = cudaResourceTypeArray;
     resource.res.array.array = array;
-    texture = make_texture(resource, cudaAddressModeClamp, cudaFilterModeLinear, false);
+    texture = make_texture(resource, cudaFilterModeLinear);
     require_image(texture, image, -0.25f, true);
+    CUDA(cudaDestroyTextureObject(texture));
+    texture = make_texture(resource, cudaAddressModeBorder, cudaAddressModeBorder, cudaFilterModeLinear, false);
+    for (float shift : {-0.25f, 3.375f}) {
+        require_image(texture, image, shift, true, cudaAddressModeBorder);
+    }
     CUDA(cudaDestroyTextureObject(texture));
     std::printf("array: right\n");
 

@@ -12,10 +12,10 @@ from cuttle.cli.render import Style
 from cuttle.cli.result import Result, Text, failure
 from cuttle.errors import CuttleError
 from cuttle.ptx.ir import Function, Instruction, LabelMark
-from cuttle.ptx.parser import index_module, parse_function
+from cuttle.ptx.parser import index_module, parse_function, parse_module
 from cuttle.ptx.printer import print_function, print_instruction
 
-STAGES = ("ptx", "ir", "llvm", "asm", "image")
+STAGES = ("ptx", "ir", "llvm", "optimized", "asm", "image")
 
 
 class BlockShape(click.ParamType[tuple[int, int, int]]):
@@ -69,12 +69,24 @@ def _ir_lines(function: Function) -> Iterator[str]:
 @click.option("--emit", type=click.Choice(STAGES), default="llvm", help="What to show.")
 @click.option("--block-shape", type=BlockShape(), metavar="X,Y,Z", help="Specialise on this block size.")
 @click.option("--cpu", default="", metavar="NAME", help="LLVM processor name (default: this machine's).")
+@click.option(
+    "--optimization", type=click.Choice(["0", "2"]), default="2", help="LLVM's level, as CUTTLE_OPTIMIZATION."
+)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 def command(
-    style: Style, file: Path, kernel: str | None, emit: str, block_shape: tuple[int, int, int] | None, cpu: str,
+    style: Style,
+    file: Path,
+    kernel: str | None,
+    emit: str,
+    block_shape: tuple[int, int, int] | None,
+    cpu: str,
+    optimization: str,
     output: Path | None,
-) -> Result:  # fmt: skip
-    """Compile PTX for the CPU device and show a stage: normalised PTX, typed IR, LLVM, assembly, the image's metadata."""
+) -> Result:
+    """Compile PTX for the CPU device and show a stage.
+
+    Stages: ptx (normalised), ir (typed), llvm (as written by Cuttle), optimized (by LLVM), asm, image (metadata).
+    """
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -93,7 +105,8 @@ def command(
     else:
         from cuttle.cli.compile_stages import lowered
 
-        stages = {name: lowered(index, name, emit, block_shape, cpu) for name in names}
+        module = parse_module(text, str(file))
+        stages = {name: lowered(module, name, emit, block_shape, cpu, int(optimization)) for name in names}
     joined = "\n".join(stages.values())
     data = {"file": str(file), "stage": emit, "kernels": stages}
     if output is not None:

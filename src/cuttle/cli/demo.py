@@ -16,12 +16,19 @@ from cuttle.cli.result import Remark, Result, Text
 from cuttle.errors import CuttleError
 
 HERE = Path(__file__).parent
-SIZES = {"small": (320, 240), "medium": (1024, 768), "large": (1920, 1440)}
+LARGEST = 8192
+
+
+def extents(size: str) -> tuple[int, int]:
+    width, _, height = size.partition("x")
+    if not (width.isdigit() and height.isdigit() and 0 < int(width) <= LARGEST and 0 < int(height) <= LARGEST):
+        raise click.BadParameter(f"{size} is no size such as 1024x768", param_hint="--size")
+    return int(width), int(height)
 
 
 @verb("demo")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("cuttle-demo.png"))
-@click.option("--size", type=click.Choice([*SIZES]), default="medium", help="320x240, 1024x768 or 1920x1440 pixels.")
+@click.option("--size", default="1024x768", metavar="WIDTHxHEIGHT", help="Pixels (default: 1024x768).")
 @click.option("--samples", type=click.IntRange(1, 8), default=2, help="Rays a pixel, in each direction.")
 @click.option("--angle", type=float, default=0.6, help="Where the camera stands, in radians.")
 def command(style: Style, output: Path, size: str, samples: int, angle: float) -> Result:
@@ -29,8 +36,8 @@ def command(style: Style, output: Path, size: str, samples: int, angle: float) -
 
     Prints the path of the PNG file.
     """
+    width, height = extents(size)
     require_client()
-    width, height = SIZES[size]
     if not style.quiet:
         sys.stderr.write(f"cuttle: drawing {width} x {height} pixels with {samples * samples} rays each ...\n")
     program = [sys.executable, str(HERE / "demo_program.py"), str(HERE / "julia.ptx"), str(output)]

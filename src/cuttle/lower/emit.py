@@ -132,9 +132,7 @@ class Emitter:
             raise ValueError(f"cannot splat {value.lanes} lanes to {lanes}")
         if value.constant is not None:
             return Value(value.type, f"splat ({value.typed})", lanes)
-        seed = self.emit(
-            value.type, lanes, f"insertelement <{lanes} x {value.type}> poison, {value.typed}, i64 0"
-        )
+        seed = self.emit(value.type, lanes, f"insertelement <{lanes} x {value.type}> poison, {value.typed}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.emit(value.type, lanes, f"shufflevector {seed.typed}, <{lanes} x {value.type}> poison, {zeros}")
 

@@ -29,7 +29,7 @@ from cuttle.ptx.ir import (
     Variable,
 )
 from cuttle.ptx.opcode_roots import split_opcode
-from cuttle.ptx.operands import OperandError, OperandReader, split_operands
+from cuttle.ptx.operands import OperandError, OperandReader, register_names, split_operands
 from cuttle.ptx.scanner import MAX_NESTING, SourceText, Tokens
 from cuttle.ptx.scopes import MAX_RANGE, Names, Scope
 
@@ -54,6 +54,12 @@ _PLAIN, _BRANCH, _CALL = 0, 1, 2
 
 # What the opcode memo holds: root, modifiers, types, how to read operands.
 OpcodeShape = tuple[str, tuple[str, ...], tuple[str, ...], int]
+
+
+def opcode_spellings(text: str, start: int, end: int) -> set[str]:
+    """The opcodes, as written with modifiers, of a body: a quick look without building IR."""
+    end = start + len(text[start:end].rstrip())
+    return {match[2] for match in _STATEMENT.finditer(text, start, end) if match.lastindex == 3}
 
 
 class BodyReader:
@@ -154,7 +160,21 @@ class BodyReader:
         if scope.parent is not None:
             raise self.error("PTX-0102", end, "a block `{` is never closed")
         self._resolve_labels()
+        if self.names.vector_elements:
+            self._drop_unused_elements()
         return statements
+
+    def _drop_unused_elements(self) -> None:
+        """Naming one component of a vector register declared all four; keep those that occur."""
+        used = set()
+        for statement in self.statements:
+            if isinstance(statement, Instruction):
+                call = statement.call
+                operands = statement.operands if call is None else (call.callee, *call.results, *call.arguments)
+                for operand in operands:
+                    used.update(register_names(operand))
+        for name in self.names.vector_elements - used:
+            del self.function.registers[name]
 
     def _unreadable(self, offset: int, end: int) -> PtxError:
         text = self.source.text

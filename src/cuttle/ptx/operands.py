@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from cuttle.ptx.constants import ConstantError, immediate, integer
 from cuttle.ptx.ir import (
@@ -65,6 +65,25 @@ def split_operands(text: str) -> list[str]:
     if depth:
         raise OperandError("PTX-0106", f"unbalanced brackets in `{text.strip()[:60]}`")
     return result
+
+
+def register_names(operand: Operand) -> Iterator[str]:
+    """Names of all registers in an operand."""
+    match operand:
+        case Register(name) | SelectedRegister(Register(name)) | Negated(Register(name)) | Address(Register(name)):
+            yield name
+        case Vector(elements):
+            for element in elements:
+                yield from register_names(element)
+        case PredicatePair(first, second):
+            yield from register_names(first)
+            yield from register_names(second)
+        case TextureOperand(texture, sampler, coordinates):
+            for part in (texture, sampler, coordinates):
+                if part is not None:
+                    yield from register_names(part)
+        case _:
+            return
 
 
 class OperandReader:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from cuttle.errors import CuttleError, error_row
+from cuttle.ptx.body import opcode_spellings
 from cuttle.ptx.containers import archive, elf, fatbin, image, pe
 from cuttle.ptx.containers.choose import choose_ptx
 from cuttle.ptx.containers.fatbin import Fatbin, FatbinEntry
@@ -24,7 +25,6 @@ from cuttle.ptx.parser import index_module
 Unsupported = Callable[[str, tuple[str, ...]], str | None]
 
 _ENTRY_NAME = re.compile(rb"\.entry\s+([%$A-Za-z_][\w$]*)")
-_OPCODE = re.compile(r"(?:^|[;{}:])\s*(?:@!?\s*[%$\w]+\s+)?([a-z]\w*(?:\.\w+(?:::\w+)*)*)(?=[\s;])(?!\s*:)", re.M | re.A)
 _CUDA_LIBRARY = re.compile(
     r"(?:lib)?(?:cuda|cudart|cublas|cublasLt|cufft|cufftw|curand|cusparse|cusparseLt|cusolver|cusolverMg|cudnn\w*|nccl"
     r"|nvrtc|nvrtc-builtins|nvJitLink|nvvm|nvjpeg|nvidia-ml|nvml|npp\w*|cutensor\w*|cupti|nvToolsExt|nvinfer\w*|nvcuda"
@@ -286,8 +286,7 @@ class _FileScanner:
         for name, function in index.functions.items():
             if not function.is_defined:
                 continue
-            body = index.source.text[function.body_start : function.body_end]
-            for spelling in set(_OPCODE.findall(body)):
+            for spelling in opcode_spellings(index.source.text, function.body_start, function.body_end):
                 reason = self._reason(spelling)
                 if reason is None:
                     continue

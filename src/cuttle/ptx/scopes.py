@@ -43,6 +43,7 @@ class Names:
         self.module_names = module_names
         self.used: set[str] = set()
         self.counters: dict[str, int] = {}
+        self.vector_elements: set[str] = set()
 
     def unique(self, name: str) -> str:
         """`name`, or `name$1`, ... if it is taken in this function or means something at module scope."""
@@ -89,6 +90,7 @@ class Names:
             suffix = "xyzw"[component] if width <= 4 else str(component)
             register = Register(self.unique(f"{name}${suffix}"))
             self.function.registers[register.name] = type_name
+            self.vector_elements.add(register.name)
             elements.append(register)
         return Vector(tuple(elements))
 
@@ -98,8 +100,9 @@ def _range_of(ranges: dict[str, tuple[str, int, int]], name: str) -> tuple[str, 
     prefix = name.rstrip("0123456789")
     first, length = len(prefix), len(name)
     entry = ranges.get(prefix)
-    if entry is not None and first < length and (name[first] != "0" or first + 1 == length):
-        return (entry[0], entry[2]) if length - first <= 10 and int(name[first:]) < entry[1] else None
+    if entry is not None and 0 < length - first <= 10 and (name[first] != "0" or first + 1 == length):
+        if int(name[first:]) < entry[1]:
+            return entry[0], entry[2]
     for split in range(max(first + 1, length - 10), length):
         if name[split] == "0" and split + 1 < length:
             continue  # no leading zeros: %r<10> declares %r7, not %r07

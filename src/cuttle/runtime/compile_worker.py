@@ -59,7 +59,7 @@ class Compiler:
 
     def compile(self, digest: str, kernel: str, options: dict[str, Any]) -> bytes:
         """The image file of a kernel. Raises CuttleError."""
-        from cuttle.lower.cpu import compile_kernel
+        from cuttle.lower.cpu.compile_kernel import compile_kernel
         from cuttle.lower.cpu.options import CompileOptions
 
         shape = options.pop("block_shape")
@@ -122,7 +122,7 @@ def main() -> int:
     sys.setrecursionlimit(20000)
     try:
         # What every compilation needs, while the program goes on.
-        import cuttle.lower.cpu
+        import cuttle.lower.cpu.compile_kernel
         import cuttle.ptx.parser  # noqa: F401
     except ImportError as error:
         print(f"cuttle: the compiler is not there: {error}", file=sys.stderr)

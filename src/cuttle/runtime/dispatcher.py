@@ -14,7 +14,7 @@ from time import monotonic
 
 from cuttle.device.base import DeviceLost
 from cuttle.runtime import results
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 from cuttle.runtime.results import CudaError, Reply
 from cuttle.runtime.session import Session
 from cuttle.runtime.streams import DONE, RUNNING, WAIT, StreamOrder

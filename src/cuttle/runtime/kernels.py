@@ -17,12 +17,12 @@ from cuttle.abi import knobs
 from cuttle.device.base import Device
 from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime import results
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 from cuttle.runtime.cache import KernelCache, compiler_fingerprint, open_default
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.modules import Module
 from cuttle.runtime.results import CudaError
-from cuttle.runtime.shared import SharedMemory
+from cuttle.device.shared import SharedMemory
 
 if TYPE_CHECKING:
     from cuttle.runtime.workers import CompileWorkers

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from cuttle.runtime import results
 from cuttle.runtime.ranges import FreeRanges
 from cuttle.runtime.results import CudaError
-from cuttle.runtime.shared import SharedMemory
+from cuttle.device.shared import SharedMemory
 
 ALIGNMENT = 512
 PAGE = 4096
@@ -139,6 +139,48 @@ class DeviceMemory:
         """The executor is gone: nothing uses anything."""
         while self._later:
             self._recycle(self._later.popleft()[1])
+
+    # What `runtime/virtual_memory.py` needs: addresses without memory, memory without addresses.
+
+    def reserve_range(self, size: int, alignment: int, hint: int) -> int:
+        """Addresses without memory."""
+        if hint and self._free.take_at(hint, size):
+            return hint
+        address = self._free.take(size, alignment)
+        if address is None:
+            raise CudaError(results.OUT_OF_MEMORY, f"no range of {size} bytes is free")
+        self._forget_idle(address, size)
+        return address
+
+    def return_range(self, address: int, size: int) -> None:
+        self._free.add(address, size)
+
+    def charge(self, size: int) -> None:
+        """Counts memory against the budget."""
+        if self.used + size > self.budget:
+            raise CudaError(results.OUT_OF_MEMORY, f"{size} bytes asked for, {self.budget - self.used} are free")
+        self.used += size
+
+    def enter(self, address: int, size: int, kind: int, context: int) -> Allocation:
+        """Makes reserved addresses an allocation that `find` finds; the budget has been charged."""
+        self._identifier += 1
+        allocation = Allocation(address, size, size, kind, context, 0, self._identifier, 0)
+        self._allocations[address] = allocation
+        insort(self._starts, address)
+        return allocation
+
+    def leave(self, allocation: Allocation) -> None:
+        self._remove(allocation)
+        self.used += allocation.reserved
+
+    def read(self, address: int, size: int) -> bytes:
+        return self._shared.read(address, size)
+
+    def write(self, address: int, data: bytes) -> None:
+        self._shared.write(address, data)
+
+    def forget_pages(self, address: int, size: int) -> None:
+        self._shared.forget(address, size)
 
     def of_context(self, context: int) -> list[Allocation]:
         return [one for one in self._allocations.values() if one.context == context]

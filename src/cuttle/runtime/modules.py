@@ -16,7 +16,7 @@ from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime import results
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.results import CudaError
-from cuttle.runtime.shared import SharedMemory
+from cuttle.device.shared import SharedMemory
 
 if TYPE_CHECKING:
     from cuttle.ptx.ir import Relocation, Variable

@@ -10,11 +10,11 @@ from cuttle.abi import knobs
 from cuttle.abi.attributes import ATTRIBUTES
 from cuttle.device.cpu.device import CpuDevice, available_cores
 from cuttle.runtime import results
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 from cuttle.runtime.dispatcher import Dispatcher
 from cuttle.runtime.memory import choose_budget
 from cuttle.runtime.session import Session
-from cuttle.runtime.shared import SharedMemory
+from cuttle.device.shared import SharedMemory
 
 # Sparse; room for fragmentation and for reserved addresses without memory.
 ARENA_EXTRA_BYTES = 256 << 30

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from cuttle.device.base import Device, Fault
 from cuttle.runtime import memory as memory_kinds
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.pools import Pools
 from cuttle.runtime.results import CudaError
-from cuttle.runtime.shared import SharedMemory
+from cuttle.device.shared import SharedMemory
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cuttle.runtime.captures import Captures
     from cuttle.runtime.graphs import GraphStore
     from cuttle.runtime.kernels import KernelStore
     from cuttle.runtime.linking import LinkStore
     from cuttle.runtime.modules import Module, ModuleStore
     from cuttle.runtime.streams import StreamOrder
     from cuttle.runtime.textures import TextureStore
+    from cuttle.runtime.virtual_memory import VirtualMemory
 
 DEFAULT_HEAP_BYTES = 8 << 20
 DEFAULT_STACK_BYTES = 1024
@@ -74,6 +76,12 @@ class Session:
         return GraphStore()
 
     @cached_property
+    def captures(self) -> Captures:
+        from cuttle.runtime.captures import Captures
+
+        return Captures(self.graphs)
+
+    @cached_property
     def textures(self) -> TextureStore:
         from cuttle.runtime.textures import TextureStore
 
@@ -84,6 +92,12 @@ class Session:
         from cuttle.runtime.linking import LinkStore
 
         return LinkStore(self.capability)
+
+    @cached_property
+    def virtual_memory(self) -> VirtualMemory:
+        from cuttle.runtime.virtual_memory import VirtualMemory
+
+        return VirtualMemory(self.memory)
 
     def has(self, name: str) -> bool:
         """Whether a part that is made late has been made."""
@@ -126,7 +140,7 @@ class Session:
         self.shared.status.bytes[at : at + len(line) + 1] = line + b"\0"
         self.shared.status.u32[wire.STATUS_STICKY_ERROR_AT // 4] = result
         self.order.clear()
-        print(f"cuttle: {text}", file=sys.stderr)
+        sys.stderr.write(f"cuttle: {text}\n")
         self._wake_waiters()
 
     def device_ended(self, fault: Fault) -> None:
@@ -154,6 +168,8 @@ class Session:
         if self.has("modules"):
             for module in [one for one in self.modules.modules.values() if one.context == context]:
                 self.unload(module)
+        if self.has("captures"):
+            self.captures.clear()
         if self.has("textures"):
             self.textures.forget_context(context)
         self.pools.forget_context(context)

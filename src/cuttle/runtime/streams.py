@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from struct import pack, unpack_from
 
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 
 LEGACY_STREAM = 0
 STREAM_NON_BLOCKING = 2  # flag in a stream's slot

@@ -6,8 +6,6 @@ import random
 import time
 
 import pytest
-from tests.lower.passes.graphs import check, graph_of, module_of
-from tests.lower.passes.random_programs import random_module, run_graph, run_statements
 
 from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
@@ -26,6 +24,8 @@ from cuttle.lower.passes.graph import (
 )
 from cuttle.lower.passes.inline_calls import recursive_functions
 from cuttle.ptx.ir import Immediate, Symbol
+from tests.lower.passes.graphs import check, graph_of, module_of
+from tests.lower.passes.random_programs import random_module, run_graph, run_statements
 
 REGISTERS = ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<10>; .reg .f32 %f<10>;"
 

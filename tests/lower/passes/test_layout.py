@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.lower.passes.graphs import module_of
-
 from cuttle.lower.cpu.layout import lay_out
 from cuttle.lower.passes.build_graph import build
+from tests.lower.passes.graphs import module_of
 
 TEXT = """
 .global .u32 unused;

@@ -14,10 +14,10 @@ from cuttle.abi.ptx_isa.integer import ROWS as INTEGER
 from cuttle.abi.ptx_isa.logic import ROWS as LOGIC
 from cuttle.abi.ptx_isa.matrix import ROWS as MATRIX
 from cuttle.abi.ptx_isa.memory import ROWS as MEMORY
+from cuttle.abi.ptx_isa.row import Opcode
 from cuttle.abi.ptx_isa.texture import ROWS as TEXTURE
 from cuttle.abi.ptx_isa.video import ROWS as VIDEO
 from cuttle.abi.ptx_isa.warp import ROWS as WARP
-from cuttle.abi.ptx_isa.row import Opcode
 
 FAMILIES: tuple[tuple[Opcode, ...], ...] = (
     ARITHMETIC,

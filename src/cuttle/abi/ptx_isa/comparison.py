@@ -38,7 +38,12 @@ ROWS: tuple[Opcode, ...] = (
         "setp",
         "comparison",
         "P P?: T T",
-        forms=(("and", "P P?: T T P"), ("or", "P P?: T T P"), ("xor", "P P?: T T P")),
+        forms=(
+            # Scalar halves have no second destination.
+            *((f"{op}.{half}", "P: T T P") for op in ("and", "or", "xor") for half in ("f16", "bf16")),
+            *((half, "P: T T") for half in ("f16", "bf16")),
+            *((op, "P P?: T T P") for op in ("and", "or", "xor")),
+        ),
         syntax=(
             f"setp{_INT}",
             "setp.lt(.and|.or|.xor)(.s32|.u64)",

@@ -6,9 +6,7 @@ from cuttle.abi.ptx_isa.row import Opcode
 
 ROWS: tuple[Opcode, ...] = (
     Opcode("mul24", "integer", "T: T T", syntax=("mul24(.lo|.hi)(.u32|.s32)",), section="9.7.1.5"),
-    Opcode(
-        "mad24", "integer", "T: T T T", syntax=("mad24(.lo|.hi)(.u32|.s32)", "mad24.hi.sat.s32"), section="9.7.1.6"
-    ),
+    Opcode("mad24", "integer", "T: T T T", syntax=("mad24(.lo|.hi)(.u32|.s32)", "mad24.hi.sat.s32"), section="9.7.1.6"),
     Opcode("popc", "integer", "u32: T", syntax=("popc(.b32|.b64)",), since=("2.0", "sm_20"), section="9.7.1.14"),
     Opcode("clz", "integer", "u32: T", syntax=("clz(.b32|.b64)",), since=("2.0", "sm_20"), section="9.7.1.15"),
     Opcode(
@@ -29,9 +27,7 @@ ROWS: tuple[Opcode, ...] = (
         since=("2.0", "sm_20"),
         section="9.7.1.19",
     ),
-    Opcode(
-        "bfi", "integer", "T: T T u32 u32", syntax=("bfi(.b32|.b64)",), since=("2.0", "sm_20"), section="9.7.1.20"
-    ),
+    Opcode("bfi", "integer", "T: T T u32 u32", syntax=("bfi(.b32|.b64)",), since=("2.0", "sm_20"), section="9.7.1.20"),
     Opcode(
         "szext",
         "integer",
@@ -41,7 +37,12 @@ ROWS: tuple[Opcode, ...] = (
         section="9.7.1.21",
     ),
     Opcode(
-        "bmsk", "integer", "b32: u32 u32", syntax=("bmsk(.clamp|.wrap).b32",), since=("7.6", "sm_70"), section="9.7.1.22"
+        "bmsk",
+        "integer",
+        "b32: u32 u32",
+        syntax=("bmsk(.clamp|.wrap).b32",),
+        since=("7.6", "sm_70"),
+        section="9.7.1.22",
     ),
     Opcode(
         "dp4a",

@@ -10,7 +10,7 @@ ROWS: tuple[Opcode, ...] = (
     Opcode("vote", "warp", "P: P b32?", "cross", forms=(("ballot", "b32: P b32?"),), syntax=(
         "vote[.sync](.all|.any|.uni).pred", "vote[.sync].ballot.b32",
     ), since=("1.2", "sm_12"), section="9.7.13.8, 9.7.13.9"),
-    Opcode("match", "warp", "b32 P?: T b32", "cross", syntax=("match(.any|.all).sync(.b32|.b64)",),
+    Opcode("match", "warp", "b32 P?: T b32", "cross", forms=(("any", "b32: T b32"),), syntax=("match(.any|.all).sync(.b32|.b64)",),
            since=("6.0", "sm_70"), section="9.7.13.10"),
     Opcode("activemask", "warp", "b32:", "cross", syntax=("activemask.b32",), since=("6.2", "sm_30"),
            section="9.7.13.11"),

@@ -2,80 +2,24 @@
 #include "driver_types.h"
 #include "unsupported.h"
 
-CUTTLE_EXPORT CUresult cuDeviceCanAccessPeer(void);
-CUresult cuDeviceCanAccessPeer(void) { return cuttle_unsupported(0, "cuDeviceCanAccessPeer"); }
-CUTTLE_EXPORT CUresult cuDeviceComputeCapability(void);
-CUresult cuDeviceComputeCapability(void) { return cuttle_unsupported(1, "cuDeviceComputeCapability"); }
-CUTTLE_EXPORT CUresult cuDeviceGet(void);
-CUresult cuDeviceGet(void) { return cuttle_unsupported(2, "cuDeviceGet"); }
-CUTTLE_EXPORT CUresult cuDeviceGetAttribute(void);
-CUresult cuDeviceGetAttribute(void) { return cuttle_unsupported(3, "cuDeviceGetAttribute"); }
-CUTTLE_EXPORT CUresult cuDeviceGetByPCIBusId(void);
-CUresult cuDeviceGetByPCIBusId(void) { return cuttle_unsupported(4, "cuDeviceGetByPCIBusId"); }
-CUTTLE_EXPORT CUresult cuDeviceGetCount(void);
-CUresult cuDeviceGetCount(void) { return cuttle_unsupported(5, "cuDeviceGetCount"); }
 CUTTLE_EXPORT CUresult cuDeviceGetDefaultMemPool(void);
 CUresult cuDeviceGetDefaultMemPool(void) { return cuttle_unsupported(6, "cuDeviceGetDefaultMemPool"); }
 CUTTLE_EXPORT CUresult cuDeviceGetDevResource(void);
 CUresult cuDeviceGetDevResource(void) { return cuttle_unsupported(7, "cuDeviceGetDevResource"); }
-CUTTLE_EXPORT CUresult cuDeviceGetExecAffinitySupport(void);
-CUresult cuDeviceGetExecAffinitySupport(void) { return cuttle_unsupported(8, "cuDeviceGetExecAffinitySupport"); }
-CUTTLE_EXPORT CUresult cuDeviceGetGraphMemAttribute(void);
-CUresult cuDeviceGetGraphMemAttribute(void) { return cuttle_unsupported(9, "cuDeviceGetGraphMemAttribute"); }
 CUTTLE_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(void);
 CUresult cuDeviceGetHostAtomicCapabilities(void) { return cuttle_unsupported(10, "cuDeviceGetHostAtomicCapabilities"); }
-CUTTLE_EXPORT CUresult cuDeviceGetLuid(void);
-CUresult cuDeviceGetLuid(void) { return cuttle_unsupported(11, "cuDeviceGetLuid"); }
 CUTTLE_EXPORT CUresult cuDeviceGetMemPool(void);
 CUresult cuDeviceGetMemPool(void) { return cuttle_unsupported(12, "cuDeviceGetMemPool"); }
-CUTTLE_EXPORT CUresult cuDeviceGetName(void);
-CUresult cuDeviceGetName(void) { return cuttle_unsupported(13, "cuDeviceGetName"); }
 CUTTLE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void);
 CUresult cuDeviceGetNvSciSyncAttributes(void) { return cuttle_unsupported(14, "cuDeviceGetNvSciSyncAttributes"); }
 CUTTLE_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(void);
 CUresult cuDeviceGetP2PAtomicCapabilities(void) { return cuttle_unsupported(15, "cuDeviceGetP2PAtomicCapabilities"); }
-CUTTLE_EXPORT CUresult cuDeviceGetP2PAttribute(void);
-CUresult cuDeviceGetP2PAttribute(void) { return cuttle_unsupported(16, "cuDeviceGetP2PAttribute"); }
-CUTTLE_EXPORT CUresult cuDeviceGetPCIBusId(void);
-CUresult cuDeviceGetPCIBusId(void) { return cuttle_unsupported(17, "cuDeviceGetPCIBusId"); }
-CUTTLE_EXPORT CUresult cuDeviceGetProperties(void);
-CUresult cuDeviceGetProperties(void) { return cuttle_unsupported(18, "cuDeviceGetProperties"); }
-CUTTLE_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(void);
-CUresult cuDeviceGetTexture1DLinearMaxWidth(void) { return cuttle_unsupported(19, "cuDeviceGetTexture1DLinearMaxWidth"); }
-CUTTLE_EXPORT CUresult cuDeviceGetUuid(void);
-CUresult cuDeviceGetUuid(void) { return cuttle_unsupported(20, "cuDeviceGetUuid"); }
-CUTTLE_EXPORT CUresult cuDeviceGetUuid_v2(void);
-CUresult cuDeviceGetUuid_v2(void) { return cuttle_unsupported(21, "cuDeviceGetUuid_v2"); }
-CUTTLE_EXPORT CUresult cuDeviceGraphMemTrim(void);
-CUresult cuDeviceGraphMemTrim(void) { return cuttle_unsupported(22, "cuDeviceGraphMemTrim"); }
 CUTTLE_EXPORT CUresult cuDeviceRegisterAsyncNotification(void);
 CUresult cuDeviceRegisterAsyncNotification(void) { return cuttle_unsupported(23, "cuDeviceRegisterAsyncNotification"); }
-CUTTLE_EXPORT CUresult cuDeviceSetGraphMemAttribute(void);
-CUresult cuDeviceSetGraphMemAttribute(void) { return cuttle_unsupported(24, "cuDeviceSetGraphMemAttribute"); }
 CUTTLE_EXPORT CUresult cuDeviceSetMemPool(void);
 CUresult cuDeviceSetMemPool(void) { return cuttle_unsupported(25, "cuDeviceSetMemPool"); }
-CUTTLE_EXPORT CUresult cuDeviceTotalMem(void);
-CUresult cuDeviceTotalMem(void) { return cuttle_unsupported(26, "cuDeviceTotalMem"); }
-CUTTLE_EXPORT CUresult cuDeviceTotalMem_v2(void);
-CUresult cuDeviceTotalMem_v2(void) { return cuttle_unsupported(27, "cuDeviceTotalMem_v2"); }
 CUTTLE_EXPORT CUresult cuDeviceUnregisterAsyncNotification(void);
 CUresult cuDeviceUnregisterAsyncNotification(void) { return cuttle_unsupported(28, "cuDeviceUnregisterAsyncNotification"); }
-CUTTLE_EXPORT CUresult cuDriverGetVersion(void);
-CUresult cuDriverGetVersion(void) { return cuttle_unsupported(29, "cuDriverGetVersion"); }
-CUTTLE_EXPORT CUresult cuFlushGPUDirectRDMAWrites(void);
-CUresult cuFlushGPUDirectRDMAWrites(void) { return cuttle_unsupported(30, "cuFlushGPUDirectRDMAWrites"); }
-CUTTLE_EXPORT CUresult cuGetErrorName(void);
-CUresult cuGetErrorName(void) { return cuttle_unsupported(31, "cuGetErrorName"); }
-CUTTLE_EXPORT CUresult cuGetErrorString(void);
-CUresult cuGetErrorString(void) { return cuttle_unsupported(32, "cuGetErrorString"); }
-CUTTLE_EXPORT CUresult cuGetExportTable(void);
-CUresult cuGetExportTable(void) { return cuttle_unsupported(33, "cuGetExportTable"); }
-CUTTLE_EXPORT CUresult cuGetProcAddress(void);
-CUresult cuGetProcAddress(void) { return cuttle_unsupported(34, "cuGetProcAddress"); }
-CUTTLE_EXPORT CUresult cuGetProcAddress_v2(void);
-CUresult cuGetProcAddress_v2(void) { return cuttle_unsupported(35, "cuGetProcAddress_v2"); }
-CUTTLE_EXPORT CUresult cuInit(void);
-CUresult cuInit(void) { return cuttle_unsupported(36, "cuInit"); }
 CUTTLE_EXPORT CUresult cuCheckpointProcessCheckpoint(void);
 CUresult cuCheckpointProcessCheckpoint(void) { return cuttle_unsupported(37, "cuCheckpointProcessCheckpoint"); }
 CUTTLE_EXPORT CUresult cuCheckpointProcessGetRestoreThreadId(void);
@@ -96,96 +40,14 @@ CUTTLE_EXPORT CUresult cuCoredumpSetAttribute(void);
 CUresult cuCoredumpSetAttribute(void) { return cuttle_unsupported(45, "cuCoredumpSetAttribute"); }
 CUTTLE_EXPORT CUresult cuCoredumpSetAttributeGlobal(void);
 CUresult cuCoredumpSetAttributeGlobal(void) { return cuttle_unsupported(46, "cuCoredumpSetAttributeGlobal"); }
-CUTTLE_EXPORT CUresult cuCtxAttach(void);
-CUresult cuCtxAttach(void) { return cuttle_unsupported(47, "cuCtxAttach"); }
-CUTTLE_EXPORT CUresult cuCtxCreate(void);
-CUresult cuCtxCreate(void) { return cuttle_unsupported(48, "cuCtxCreate"); }
-CUTTLE_EXPORT CUresult cuCtxCreate_v2(void);
-CUresult cuCtxCreate_v2(void) { return cuttle_unsupported(49, "cuCtxCreate_v2"); }
-CUTTLE_EXPORT CUresult cuCtxCreate_v3(void);
-CUresult cuCtxCreate_v3(void) { return cuttle_unsupported(50, "cuCtxCreate_v3"); }
-CUTTLE_EXPORT CUresult cuCtxCreate_v4(void);
-CUresult cuCtxCreate_v4(void) { return cuttle_unsupported(51, "cuCtxCreate_v4"); }
-CUTTLE_EXPORT CUresult cuCtxDestroy(void);
-CUresult cuCtxDestroy(void) { return cuttle_unsupported(52, "cuCtxDestroy"); }
-CUTTLE_EXPORT CUresult cuCtxDestroy_v2(void);
-CUresult cuCtxDestroy_v2(void) { return cuttle_unsupported(53, "cuCtxDestroy_v2"); }
-CUTTLE_EXPORT CUresult cuCtxDetach(void);
-CUresult cuCtxDetach(void) { return cuttle_unsupported(54, "cuCtxDetach"); }
-CUTTLE_EXPORT CUresult cuCtxDisablePeerAccess(void);
-CUresult cuCtxDisablePeerAccess(void) { return cuttle_unsupported(55, "cuCtxDisablePeerAccess"); }
-CUTTLE_EXPORT CUresult cuCtxEnablePeerAccess(void);
-CUresult cuCtxEnablePeerAccess(void) { return cuttle_unsupported(56, "cuCtxEnablePeerAccess"); }
 CUTTLE_EXPORT CUresult cuCtxFromGreenCtx(void);
 CUresult cuCtxFromGreenCtx(void) { return cuttle_unsupported(57, "cuCtxFromGreenCtx"); }
-CUTTLE_EXPORT CUresult cuCtxGetApiVersion(void);
-CUresult cuCtxGetApiVersion(void) { return cuttle_unsupported(58, "cuCtxGetApiVersion"); }
-CUTTLE_EXPORT CUresult cuCtxGetCacheConfig(void);
-CUresult cuCtxGetCacheConfig(void) { return cuttle_unsupported(59, "cuCtxGetCacheConfig"); }
-CUTTLE_EXPORT CUresult cuCtxGetCurrent(void);
-CUresult cuCtxGetCurrent(void) { return cuttle_unsupported(60, "cuCtxGetCurrent"); }
 CUTTLE_EXPORT CUresult cuCtxGetDevResource(void);
 CUresult cuCtxGetDevResource(void) { return cuttle_unsupported(61, "cuCtxGetDevResource"); }
-CUTTLE_EXPORT CUresult cuCtxGetDevice(void);
-CUresult cuCtxGetDevice(void) { return cuttle_unsupported(62, "cuCtxGetDevice"); }
-CUTTLE_EXPORT CUresult cuCtxGetDevice_v2(void);
-CUresult cuCtxGetDevice_v2(void) { return cuttle_unsupported(63, "cuCtxGetDevice_v2"); }
-CUTTLE_EXPORT CUresult cuCtxGetExecAffinity(void);
-CUresult cuCtxGetExecAffinity(void) { return cuttle_unsupported(64, "cuCtxGetExecAffinity"); }
-CUTTLE_EXPORT CUresult cuCtxGetFlags(void);
-CUresult cuCtxGetFlags(void) { return cuttle_unsupported(65, "cuCtxGetFlags"); }
-CUTTLE_EXPORT CUresult cuCtxGetId(void);
-CUresult cuCtxGetId(void) { return cuttle_unsupported(66, "cuCtxGetId"); }
-CUTTLE_EXPORT CUresult cuCtxGetLimit(void);
-CUresult cuCtxGetLimit(void) { return cuttle_unsupported(67, "cuCtxGetLimit"); }
-CUTTLE_EXPORT CUresult cuCtxGetSharedMemConfig(void);
-CUresult cuCtxGetSharedMemConfig(void) { return cuttle_unsupported(68, "cuCtxGetSharedMemConfig"); }
-CUTTLE_EXPORT CUresult cuCtxGetStreamPriorityRange(void);
-CUresult cuCtxGetStreamPriorityRange(void) { return cuttle_unsupported(69, "cuCtxGetStreamPriorityRange"); }
-CUTTLE_EXPORT CUresult cuCtxPopCurrent(void);
-CUresult cuCtxPopCurrent(void) { return cuttle_unsupported(70, "cuCtxPopCurrent"); }
-CUTTLE_EXPORT CUresult cuCtxPopCurrent_v2(void);
-CUresult cuCtxPopCurrent_v2(void) { return cuttle_unsupported(71, "cuCtxPopCurrent_v2"); }
-CUTTLE_EXPORT CUresult cuCtxPushCurrent(void);
-CUresult cuCtxPushCurrent(void) { return cuttle_unsupported(72, "cuCtxPushCurrent"); }
-CUTTLE_EXPORT CUresult cuCtxPushCurrent_v2(void);
-CUresult cuCtxPushCurrent_v2(void) { return cuttle_unsupported(73, "cuCtxPushCurrent_v2"); }
 CUTTLE_EXPORT CUresult cuCtxRecordEvent(void);
 CUresult cuCtxRecordEvent(void) { return cuttle_unsupported(74, "cuCtxRecordEvent"); }
-CUTTLE_EXPORT CUresult cuCtxResetPersistingL2Cache(void);
-CUresult cuCtxResetPersistingL2Cache(void) { return cuttle_unsupported(75, "cuCtxResetPersistingL2Cache"); }
-CUTTLE_EXPORT CUresult cuCtxSetCacheConfig(void);
-CUresult cuCtxSetCacheConfig(void) { return cuttle_unsupported(76, "cuCtxSetCacheConfig"); }
-CUTTLE_EXPORT CUresult cuCtxSetCurrent(void);
-CUresult cuCtxSetCurrent(void) { return cuttle_unsupported(77, "cuCtxSetCurrent"); }
-CUTTLE_EXPORT CUresult cuCtxSetFlags(void);
-CUresult cuCtxSetFlags(void) { return cuttle_unsupported(78, "cuCtxSetFlags"); }
-CUTTLE_EXPORT CUresult cuCtxSetLimit(void);
-CUresult cuCtxSetLimit(void) { return cuttle_unsupported(79, "cuCtxSetLimit"); }
-CUTTLE_EXPORT CUresult cuCtxSetSharedMemConfig(void);
-CUresult cuCtxSetSharedMemConfig(void) { return cuttle_unsupported(80, "cuCtxSetSharedMemConfig"); }
-CUTTLE_EXPORT CUresult cuCtxSynchronize(void);
-CUresult cuCtxSynchronize(void) { return cuttle_unsupported(81, "cuCtxSynchronize"); }
-CUTTLE_EXPORT CUresult cuCtxSynchronize_v2(void);
-CUresult cuCtxSynchronize_v2(void) { return cuttle_unsupported(82, "cuCtxSynchronize_v2"); }
 CUTTLE_EXPORT CUresult cuCtxWaitEvent(void);
 CUresult cuCtxWaitEvent(void) { return cuttle_unsupported(83, "cuCtxWaitEvent"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxGetState(void);
-CUresult cuDevicePrimaryCtxGetState(void) { return cuttle_unsupported(84, "cuDevicePrimaryCtxGetState"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxRelease(void);
-CUresult cuDevicePrimaryCtxRelease(void) { return cuttle_unsupported(85, "cuDevicePrimaryCtxRelease"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(void);
-CUresult cuDevicePrimaryCtxRelease_v2(void) { return cuttle_unsupported(86, "cuDevicePrimaryCtxRelease_v2"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxReset(void);
-CUresult cuDevicePrimaryCtxReset(void) { return cuttle_unsupported(87, "cuDevicePrimaryCtxReset"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxReset_v2(void);
-CUresult cuDevicePrimaryCtxReset_v2(void) { return cuttle_unsupported(88, "cuDevicePrimaryCtxReset_v2"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxRetain(void);
-CUresult cuDevicePrimaryCtxRetain(void) { return cuttle_unsupported(89, "cuDevicePrimaryCtxRetain"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxSetFlags(void);
-CUresult cuDevicePrimaryCtxSetFlags(void) { return cuttle_unsupported(90, "cuDevicePrimaryCtxSetFlags"); }
-CUTTLE_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(void);
-CUresult cuDevicePrimaryCtxSetFlags_v2(void) { return cuttle_unsupported(91, "cuDevicePrimaryCtxSetFlags_v2"); }
 CUTTLE_EXPORT CUresult cuGreenCtxCreate(void);
 CUresult cuGreenCtxCreate(void) { return cuttle_unsupported(92, "cuGreenCtxCreate"); }
 CUTTLE_EXPORT CUresult cuGreenCtxDestroy(void);
@@ -210,44 +72,6 @@ CUTTLE_EXPORT CUresult cuLogsRegisterCallback(void);
 CUresult cuLogsRegisterCallback(void) { return cuttle_unsupported(102, "cuLogsRegisterCallback"); }
 CUTTLE_EXPORT CUresult cuLogsUnregisterCallback(void);
 CUresult cuLogsUnregisterCallback(void) { return cuttle_unsupported(103, "cuLogsUnregisterCallback"); }
-CUTTLE_EXPORT CUresult cuProfilerStart(void);
-CUresult cuProfilerStart(void) { return cuttle_unsupported(104, "cuProfilerStart"); }
-CUTTLE_EXPORT CUresult cuProfilerStop(void);
-CUresult cuProfilerStop(void) { return cuttle_unsupported(105, "cuProfilerStop"); }
-CUTTLE_EXPORT CUresult cuKernelGetAttribute(void);
-CUresult cuKernelGetAttribute(void) { return cuttle_unsupported(106, "cuKernelGetAttribute"); }
-CUTTLE_EXPORT CUresult cuKernelGetFunction(void);
-CUresult cuKernelGetFunction(void) { return cuttle_unsupported(107, "cuKernelGetFunction"); }
-CUTTLE_EXPORT CUresult cuKernelGetLibrary(void);
-CUresult cuKernelGetLibrary(void) { return cuttle_unsupported(108, "cuKernelGetLibrary"); }
-CUTTLE_EXPORT CUresult cuKernelGetName(void);
-CUresult cuKernelGetName(void) { return cuttle_unsupported(109, "cuKernelGetName"); }
-CUTTLE_EXPORT CUresult cuKernelGetParamInfo(void);
-CUresult cuKernelGetParamInfo(void) { return cuttle_unsupported(110, "cuKernelGetParamInfo"); }
-CUTTLE_EXPORT CUresult cuKernelSetAttribute(void);
-CUresult cuKernelSetAttribute(void) { return cuttle_unsupported(111, "cuKernelSetAttribute"); }
-CUTTLE_EXPORT CUresult cuKernelSetCacheConfig(void);
-CUresult cuKernelSetCacheConfig(void) { return cuttle_unsupported(112, "cuKernelSetCacheConfig"); }
-CUTTLE_EXPORT CUresult cuLibraryEnumerateKernels(void);
-CUresult cuLibraryEnumerateKernels(void) { return cuttle_unsupported(113, "cuLibraryEnumerateKernels"); }
-CUTTLE_EXPORT CUresult cuLibraryGetGlobal(void);
-CUresult cuLibraryGetGlobal(void) { return cuttle_unsupported(114, "cuLibraryGetGlobal"); }
-CUTTLE_EXPORT CUresult cuLibraryGetKernel(void);
-CUresult cuLibraryGetKernel(void) { return cuttle_unsupported(115, "cuLibraryGetKernel"); }
-CUTTLE_EXPORT CUresult cuLibraryGetKernelCount(void);
-CUresult cuLibraryGetKernelCount(void) { return cuttle_unsupported(116, "cuLibraryGetKernelCount"); }
-CUTTLE_EXPORT CUresult cuLibraryGetManaged(void);
-CUresult cuLibraryGetManaged(void) { return cuttle_unsupported(117, "cuLibraryGetManaged"); }
-CUTTLE_EXPORT CUresult cuLibraryGetModule(void);
-CUresult cuLibraryGetModule(void) { return cuttle_unsupported(118, "cuLibraryGetModule"); }
-CUTTLE_EXPORT CUresult cuLibraryGetUnifiedFunction(void);
-CUresult cuLibraryGetUnifiedFunction(void) { return cuttle_unsupported(119, "cuLibraryGetUnifiedFunction"); }
-CUTTLE_EXPORT CUresult cuLibraryLoadData(void);
-CUresult cuLibraryLoadData(void) { return cuttle_unsupported(120, "cuLibraryLoadData"); }
-CUTTLE_EXPORT CUresult cuLibraryLoadFromFile(void);
-CUresult cuLibraryLoadFromFile(void) { return cuttle_unsupported(121, "cuLibraryLoadFromFile"); }
-CUTTLE_EXPORT CUresult cuLibraryUnload(void);
-CUresult cuLibraryUnload(void) { return cuttle_unsupported(122, "cuLibraryUnload"); }
 CUTTLE_EXPORT CUresult cuLinkAddData(void);
 CUresult cuLinkAddData(void) { return cuttle_unsupported(123, "cuLinkAddData"); }
 CUTTLE_EXPORT CUresult cuLinkAddData_v2(void);
@@ -264,88 +88,24 @@ CUTTLE_EXPORT CUresult cuLinkCreate_v2(void);
 CUresult cuLinkCreate_v2(void) { return cuttle_unsupported(129, "cuLinkCreate_v2"); }
 CUTTLE_EXPORT CUresult cuLinkDestroy(void);
 CUresult cuLinkDestroy(void) { return cuttle_unsupported(130, "cuLinkDestroy"); }
-CUTTLE_EXPORT CUresult cuModuleEnumerateFunctions(void);
-CUresult cuModuleEnumerateFunctions(void) { return cuttle_unsupported(131, "cuModuleEnumerateFunctions"); }
-CUTTLE_EXPORT CUresult cuModuleGetFunction(void);
-CUresult cuModuleGetFunction(void) { return cuttle_unsupported(132, "cuModuleGetFunction"); }
-CUTTLE_EXPORT CUresult cuModuleGetFunctionCount(void);
-CUresult cuModuleGetFunctionCount(void) { return cuttle_unsupported(133, "cuModuleGetFunctionCount"); }
 CUTTLE_EXPORT CUresult cuModuleGetGlobal(void);
 CUresult cuModuleGetGlobal(void) { return cuttle_unsupported(134, "cuModuleGetGlobal"); }
-CUTTLE_EXPORT CUresult cuModuleGetGlobal_v2(void);
-CUresult cuModuleGetGlobal_v2(void) { return cuttle_unsupported(135, "cuModuleGetGlobal_v2"); }
-CUTTLE_EXPORT CUresult cuModuleGetLoadingMode(void);
-CUresult cuModuleGetLoadingMode(void) { return cuttle_unsupported(136, "cuModuleGetLoadingMode"); }
 CUTTLE_EXPORT CUresult cuModuleGetSurfRef(void);
 CUresult cuModuleGetSurfRef(void) { return cuttle_unsupported(137, "cuModuleGetSurfRef"); }
 CUTTLE_EXPORT CUresult cuModuleGetTexRef(void);
 CUresult cuModuleGetTexRef(void) { return cuttle_unsupported(138, "cuModuleGetTexRef"); }
-CUTTLE_EXPORT CUresult cuModuleLoad(void);
-CUresult cuModuleLoad(void) { return cuttle_unsupported(139, "cuModuleLoad"); }
-CUTTLE_EXPORT CUresult cuModuleLoadData(void);
-CUresult cuModuleLoadData(void) { return cuttle_unsupported(140, "cuModuleLoadData"); }
-CUTTLE_EXPORT CUresult cuModuleLoadDataEx(void);
-CUresult cuModuleLoadDataEx(void) { return cuttle_unsupported(141, "cuModuleLoadDataEx"); }
-CUTTLE_EXPORT CUresult cuModuleLoadFatBinary(void);
-CUresult cuModuleLoadFatBinary(void) { return cuttle_unsupported(142, "cuModuleLoadFatBinary"); }
-CUTTLE_EXPORT CUresult cuModuleUnload(void);
-CUresult cuModuleUnload(void) { return cuttle_unsupported(143, "cuModuleUnload"); }
-CUTTLE_EXPORT CUresult cuFuncGetAttribute(void);
-CUresult cuFuncGetAttribute(void) { return cuttle_unsupported(144, "cuFuncGetAttribute"); }
-CUTTLE_EXPORT CUresult cuFuncGetModule(void);
-CUresult cuFuncGetModule(void) { return cuttle_unsupported(145, "cuFuncGetModule"); }
-CUTTLE_EXPORT CUresult cuFuncGetName(void);
-CUresult cuFuncGetName(void) { return cuttle_unsupported(146, "cuFuncGetName"); }
-CUTTLE_EXPORT CUresult cuFuncGetParamInfo(void);
-CUresult cuFuncGetParamInfo(void) { return cuttle_unsupported(147, "cuFuncGetParamInfo"); }
-CUTTLE_EXPORT CUresult cuFuncIsLoaded(void);
-CUresult cuFuncIsLoaded(void) { return cuttle_unsupported(148, "cuFuncIsLoaded"); }
-CUTTLE_EXPORT CUresult cuFuncLoad(void);
-CUresult cuFuncLoad(void) { return cuttle_unsupported(149, "cuFuncLoad"); }
-CUTTLE_EXPORT CUresult cuFuncSetAttribute(void);
-CUresult cuFuncSetAttribute(void) { return cuttle_unsupported(150, "cuFuncSetAttribute"); }
 CUTTLE_EXPORT CUresult cuFuncSetBlockShape(void);
 CUresult cuFuncSetBlockShape(void) { return cuttle_unsupported(151, "cuFuncSetBlockShape"); }
-CUTTLE_EXPORT CUresult cuFuncSetCacheConfig(void);
-CUresult cuFuncSetCacheConfig(void) { return cuttle_unsupported(152, "cuFuncSetCacheConfig"); }
-CUTTLE_EXPORT CUresult cuFuncSetSharedMemConfig(void);
-CUresult cuFuncSetSharedMemConfig(void) { return cuttle_unsupported(153, "cuFuncSetSharedMemConfig"); }
 CUTTLE_EXPORT CUresult cuFuncSetSharedSize(void);
 CUresult cuFuncSetSharedSize(void) { return cuttle_unsupported(154, "cuFuncSetSharedSize"); }
 CUTTLE_EXPORT CUresult cuLaunch(void);
 CUresult cuLaunch(void) { return cuttle_unsupported(155, "cuLaunch"); }
-CUTTLE_EXPORT CUresult cuLaunchCooperativeKernel(void);
-CUresult cuLaunchCooperativeKernel(void) { return cuttle_unsupported(156, "cuLaunchCooperativeKernel"); }
-CUTTLE_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(void);
-CUresult cuLaunchCooperativeKernel_ptsz(void) { return cuttle_unsupported(156, "cuLaunchCooperativeKernel_ptsz"); }
 CUTTLE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(void);
 CUresult cuLaunchCooperativeKernelMultiDevice(void) { return cuttle_unsupported(157, "cuLaunchCooperativeKernelMultiDevice"); }
 CUTTLE_EXPORT CUresult cuLaunchGrid(void);
 CUresult cuLaunchGrid(void) { return cuttle_unsupported(158, "cuLaunchGrid"); }
 CUTTLE_EXPORT CUresult cuLaunchGridAsync(void);
 CUresult cuLaunchGridAsync(void) { return cuttle_unsupported(159, "cuLaunchGridAsync"); }
-CUTTLE_EXPORT CUresult cuLaunchKernel(void);
-CUresult cuLaunchKernel(void) { return cuttle_unsupported(161, "cuLaunchKernel"); }
-CUTTLE_EXPORT CUresult cuLaunchKernel_ptsz(void);
-CUresult cuLaunchKernel_ptsz(void) { return cuttle_unsupported(161, "cuLaunchKernel_ptsz"); }
-CUTTLE_EXPORT CUresult cuLaunchKernelEx(void);
-CUresult cuLaunchKernelEx(void) { return cuttle_unsupported(162, "cuLaunchKernelEx"); }
-CUTTLE_EXPORT CUresult cuLaunchKernelEx_ptsz(void);
-CUresult cuLaunchKernelEx_ptsz(void) { return cuttle_unsupported(162, "cuLaunchKernelEx_ptsz"); }
-CUTTLE_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(void);
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(void) { return cuttle_unsupported(163, "cuOccupancyAvailableDynamicSMemPerBlock"); }
-CUTTLE_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(void);
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(void) { return cuttle_unsupported(164, "cuOccupancyMaxActiveBlocksPerMultiprocessor"); }
-CUTTLE_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void);
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void) { return cuttle_unsupported(165, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"); }
-CUTTLE_EXPORT CUresult cuOccupancyMaxActiveClusters(void);
-CUresult cuOccupancyMaxActiveClusters(void) { return cuttle_unsupported(166, "cuOccupancyMaxActiveClusters"); }
-CUTTLE_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(void);
-CUresult cuOccupancyMaxPotentialBlockSize(void) { return cuttle_unsupported(167, "cuOccupancyMaxPotentialBlockSize"); }
-CUTTLE_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(void);
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(void) { return cuttle_unsupported(168, "cuOccupancyMaxPotentialBlockSizeWithFlags"); }
-CUTTLE_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(void);
-CUresult cuOccupancyMaxPotentialClusterSize(void) { return cuttle_unsupported(169, "cuOccupancyMaxPotentialClusterSize"); }
 CUTTLE_EXPORT CUresult cuParamSetSize(void);
 CUresult cuParamSetSize(void) { return cuttle_unsupported(170, "cuParamSetSize"); }
 CUTTLE_EXPORT CUresult cuParamSetTexRef(void);
@@ -396,24 +156,12 @@ CUTTLE_EXPORT CUresult cuMemAddressFree(void);
 CUresult cuMemAddressFree(void) { return cuttle_unsupported(193, "cuMemAddressFree"); }
 CUTTLE_EXPORT CUresult cuMemAddressReserve(void);
 CUresult cuMemAddressReserve(void) { return cuttle_unsupported(194, "cuMemAddressReserve"); }
-CUTTLE_EXPORT CUresult cuMemAdvise(void);
-CUresult cuMemAdvise(void) { return cuttle_unsupported(195, "cuMemAdvise"); }
-CUTTLE_EXPORT CUresult cuMemAdvise_v2(void);
-CUresult cuMemAdvise_v2(void) { return cuttle_unsupported(196, "cuMemAdvise_v2"); }
 CUTTLE_EXPORT CUresult cuMemAlloc(void);
 CUresult cuMemAlloc(void) { return cuttle_unsupported(197, "cuMemAlloc"); }
-CUTTLE_EXPORT CUresult cuMemAlloc_v2(void);
-CUresult cuMemAlloc_v2(void) { return cuttle_unsupported(198, "cuMemAlloc_v2"); }
 CUTTLE_EXPORT CUresult cuMemAllocHost(void);
 CUresult cuMemAllocHost(void) { return cuttle_unsupported(199, "cuMemAllocHost"); }
-CUTTLE_EXPORT CUresult cuMemAllocHost_v2(void);
-CUresult cuMemAllocHost_v2(void) { return cuttle_unsupported(200, "cuMemAllocHost_v2"); }
-CUTTLE_EXPORT CUresult cuMemAllocManaged(void);
-CUresult cuMemAllocManaged(void) { return cuttle_unsupported(201, "cuMemAllocManaged"); }
 CUTTLE_EXPORT CUresult cuMemAllocPitch(void);
 CUresult cuMemAllocPitch(void) { return cuttle_unsupported(202, "cuMemAllocPitch"); }
-CUTTLE_EXPORT CUresult cuMemAllocPitch_v2(void);
-CUresult cuMemAllocPitch_v2(void) { return cuttle_unsupported(203, "cuMemAllocPitch_v2"); }
 CUTTLE_EXPORT CUresult cuMemBatchDecompressAsync(void);
 CUresult cuMemBatchDecompressAsync(void) { return cuttle_unsupported(204, "cuMemBatchDecompressAsync"); }
 CUTTLE_EXPORT CUresult cuMemBatchDecompressAsync_ptsz(void);
@@ -432,16 +180,10 @@ CUTTLE_EXPORT CUresult cuMemExportToShareableHandle(void);
 CUresult cuMemExportToShareableHandle(void) { return cuttle_unsupported(208, "cuMemExportToShareableHandle"); }
 CUTTLE_EXPORT CUresult cuMemFree(void);
 CUresult cuMemFree(void) { return cuttle_unsupported(209, "cuMemFree"); }
-CUTTLE_EXPORT CUresult cuMemFree_v2(void);
-CUresult cuMemFree_v2(void) { return cuttle_unsupported(210, "cuMemFree_v2"); }
-CUTTLE_EXPORT CUresult cuMemFreeHost(void);
-CUresult cuMemFreeHost(void) { return cuttle_unsupported(211, "cuMemFreeHost"); }
 CUTTLE_EXPORT CUresult cuMemGetAccess(void);
 CUresult cuMemGetAccess(void) { return cuttle_unsupported(212, "cuMemGetAccess"); }
 CUTTLE_EXPORT CUresult cuMemGetAddressRange(void);
 CUresult cuMemGetAddressRange(void) { return cuttle_unsupported(213, "cuMemGetAddressRange"); }
-CUTTLE_EXPORT CUresult cuMemGetAddressRange_v2(void);
-CUresult cuMemGetAddressRange_v2(void) { return cuttle_unsupported(214, "cuMemGetAddressRange_v2"); }
 CUTTLE_EXPORT CUresult cuMemGetAllocationGranularity(void);
 CUresult cuMemGetAllocationGranularity(void) { return cuttle_unsupported(215, "cuMemGetAllocationGranularity"); }
 CUTTLE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(void);
@@ -452,24 +194,10 @@ CUTTLE_EXPORT CUresult cuMemGetHandleForAddressRange(void);
 CUresult cuMemGetHandleForAddressRange(void) { return cuttle_unsupported(218, "cuMemGetHandleForAddressRange"); }
 CUTTLE_EXPORT CUresult cuMemGetInfo(void);
 CUresult cuMemGetInfo(void) { return cuttle_unsupported(219, "cuMemGetInfo"); }
-CUTTLE_EXPORT CUresult cuMemGetInfo_v2(void);
-CUresult cuMemGetInfo_v2(void) { return cuttle_unsupported(220, "cuMemGetInfo_v2"); }
 CUTTLE_EXPORT CUresult cuMemGetMemPool(void);
 CUresult cuMemGetMemPool(void) { return cuttle_unsupported(221, "cuMemGetMemPool"); }
-CUTTLE_EXPORT CUresult cuMemHostAlloc(void);
-CUresult cuMemHostAlloc(void) { return cuttle_unsupported(222, "cuMemHostAlloc"); }
 CUTTLE_EXPORT CUresult cuMemHostGetDevicePointer(void);
 CUresult cuMemHostGetDevicePointer(void) { return cuttle_unsupported(223, "cuMemHostGetDevicePointer"); }
-CUTTLE_EXPORT CUresult cuMemHostGetDevicePointer_v2(void);
-CUresult cuMemHostGetDevicePointer_v2(void) { return cuttle_unsupported(224, "cuMemHostGetDevicePointer_v2"); }
-CUTTLE_EXPORT CUresult cuMemHostGetFlags(void);
-CUresult cuMemHostGetFlags(void) { return cuttle_unsupported(225, "cuMemHostGetFlags"); }
-CUTTLE_EXPORT CUresult cuMemHostRegister(void);
-CUresult cuMemHostRegister(void) { return cuttle_unsupported(226, "cuMemHostRegister"); }
-CUTTLE_EXPORT CUresult cuMemHostRegister_v2(void);
-CUresult cuMemHostRegister_v2(void) { return cuttle_unsupported(227, "cuMemHostRegister_v2"); }
-CUTTLE_EXPORT CUresult cuMemHostUnregister(void);
-CUresult cuMemHostUnregister(void) { return cuttle_unsupported(228, "cuMemHostUnregister"); }
 CUTTLE_EXPORT CUresult cuMemImportFromShareableHandle(void);
 CUresult cuMemImportFromShareableHandle(void) { return cuttle_unsupported(229, "cuMemImportFromShareableHandle"); }
 CUTTLE_EXPORT CUresult cuMemMap(void);
@@ -478,22 +206,10 @@ CUTTLE_EXPORT CUresult cuMemMapArrayAsync(void);
 CUresult cuMemMapArrayAsync(void) { return cuttle_unsupported(231, "cuMemMapArrayAsync"); }
 CUTTLE_EXPORT CUresult cuMemMapArrayAsync_ptsz(void);
 CUresult cuMemMapArrayAsync_ptsz(void) { return cuttle_unsupported(231, "cuMemMapArrayAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemPrefetchAsync(void);
-CUresult cuMemPrefetchAsync(void) { return cuttle_unsupported(232, "cuMemPrefetchAsync"); }
-CUTTLE_EXPORT CUresult cuMemPrefetchAsync_ptsz(void);
-CUresult cuMemPrefetchAsync_ptsz(void) { return cuttle_unsupported(232, "cuMemPrefetchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemPrefetchAsync_v2(void);
-CUresult cuMemPrefetchAsync_v2(void) { return cuttle_unsupported(233, "cuMemPrefetchAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(void);
-CUresult cuMemPrefetchAsync_v2_ptsz(void) { return cuttle_unsupported(233, "cuMemPrefetchAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemPrefetchBatchAsync(void);
 CUresult cuMemPrefetchBatchAsync(void) { return cuttle_unsupported(234, "cuMemPrefetchBatchAsync"); }
 CUTTLE_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(void);
 CUresult cuMemPrefetchBatchAsync_ptsz(void) { return cuttle_unsupported(234, "cuMemPrefetchBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemRangeGetAttribute(void);
-CUresult cuMemRangeGetAttribute(void) { return cuttle_unsupported(235, "cuMemRangeGetAttribute"); }
-CUTTLE_EXPORT CUresult cuMemRangeGetAttributes(void);
-CUresult cuMemRangeGetAttributes(void) { return cuttle_unsupported(236, "cuMemRangeGetAttributes"); }
 CUTTLE_EXPORT CUresult cuMemRelease(void);
 CUresult cuMemRelease(void) { return cuttle_unsupported(237, "cuMemRelease"); }
 CUTTLE_EXPORT CUresult cuMemRetainAllocationHandle(void);
@@ -504,40 +220,16 @@ CUTTLE_EXPORT CUresult cuMemSetMemPool(void);
 CUresult cuMemSetMemPool(void) { return cuttle_unsupported(240, "cuMemSetMemPool"); }
 CUTTLE_EXPORT CUresult cuMemUnmap(void);
 CUresult cuMemUnmap(void) { return cuttle_unsupported(241, "cuMemUnmap"); }
-CUTTLE_EXPORT CUresult cuMemcpy(void);
-CUresult cuMemcpy(void) { return cuttle_unsupported(242, "cuMemcpy"); }
-CUTTLE_EXPORT CUresult cuMemcpy_ptds(void);
-CUresult cuMemcpy_ptds(void) { return cuttle_unsupported(242, "cuMemcpy_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpy2D(void);
 CUresult cuMemcpy2D(void) { return cuttle_unsupported(243, "cuMemcpy2D"); }
-CUTTLE_EXPORT CUresult cuMemcpy2D_v2(void);
-CUresult cuMemcpy2D_v2(void) { return cuttle_unsupported(244, "cuMemcpy2D_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpy2D_v2_ptds(void);
-CUresult cuMemcpy2D_v2_ptds(void) { return cuttle_unsupported(244, "cuMemcpy2D_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpy2DAsync(void);
 CUresult cuMemcpy2DAsync(void) { return cuttle_unsupported(245, "cuMemcpy2DAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpy2DAsync_v2(void);
-CUresult cuMemcpy2DAsync_v2(void) { return cuttle_unsupported(246, "cuMemcpy2DAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(void);
-CUresult cuMemcpy2DAsync_v2_ptsz(void) { return cuttle_unsupported(246, "cuMemcpy2DAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpy2DUnaligned(void);
 CUresult cuMemcpy2DUnaligned(void) { return cuttle_unsupported(247, "cuMemcpy2DUnaligned"); }
-CUTTLE_EXPORT CUresult cuMemcpy2DUnaligned_v2(void);
-CUresult cuMemcpy2DUnaligned_v2(void) { return cuttle_unsupported(248, "cuMemcpy2DUnaligned_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(void);
-CUresult cuMemcpy2DUnaligned_v2_ptds(void) { return cuttle_unsupported(248, "cuMemcpy2DUnaligned_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpy3D(void);
 CUresult cuMemcpy3D(void) { return cuttle_unsupported(249, "cuMemcpy3D"); }
-CUTTLE_EXPORT CUresult cuMemcpy3D_v2(void);
-CUresult cuMemcpy3D_v2(void) { return cuttle_unsupported(250, "cuMemcpy3D_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpy3D_v2_ptds(void);
-CUresult cuMemcpy3D_v2_ptds(void) { return cuttle_unsupported(250, "cuMemcpy3D_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpy3DAsync(void);
 CUresult cuMemcpy3DAsync(void) { return cuttle_unsupported(251, "cuMemcpy3DAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DAsync_v2(void);
-CUresult cuMemcpy3DAsync_v2(void) { return cuttle_unsupported(252, "cuMemcpy3DAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(void);
-CUresult cuMemcpy3DAsync_v2_ptsz(void) { return cuttle_unsupported(252, "cuMemcpy3DAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync(void);
 CUresult cuMemcpy3DBatchAsync(void) { return cuttle_unsupported(253, "cuMemcpy3DBatchAsync"); }
 CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(void);
@@ -546,172 +238,44 @@ CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync_v2(void);
 CUresult cuMemcpy3DBatchAsync_v2(void) { return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2"); }
 CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(void);
 CUresult cuMemcpy3DBatchAsync_v2_ptsz(void) { return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DPeer(void);
-CUresult cuMemcpy3DPeer(void) { return cuttle_unsupported(255, "cuMemcpy3DPeer"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DPeer_ptds(void);
-CUresult cuMemcpy3DPeer_ptds(void) { return cuttle_unsupported(255, "cuMemcpy3DPeer_ptds"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DPeerAsync(void);
-CUresult cuMemcpy3DPeerAsync(void) { return cuttle_unsupported(256, "cuMemcpy3DPeerAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(void);
-CUresult cuMemcpy3DPeerAsync_ptsz(void) { return cuttle_unsupported(256, "cuMemcpy3DPeerAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpyAsync(void);
-CUresult cuMemcpyAsync(void) { return cuttle_unsupported(257, "cuMemcpyAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyAsync_ptsz(void);
-CUresult cuMemcpyAsync_ptsz(void) { return cuttle_unsupported(257, "cuMemcpyAsync_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpyAtoA(void);
 CUresult cuMemcpyAtoA(void) { return cuttle_unsupported(258, "cuMemcpyAtoA"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoA_v2(void);
-CUresult cuMemcpyAtoA_v2(void) { return cuttle_unsupported(259, "cuMemcpyAtoA_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoA_v2_ptds(void);
-CUresult cuMemcpyAtoA_v2_ptds(void) { return cuttle_unsupported(259, "cuMemcpyAtoA_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyAtoD(void);
 CUresult cuMemcpyAtoD(void) { return cuttle_unsupported(260, "cuMemcpyAtoD"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoD_v2(void);
-CUresult cuMemcpyAtoD_v2(void) { return cuttle_unsupported(261, "cuMemcpyAtoD_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoD_v2_ptds(void);
-CUresult cuMemcpyAtoD_v2_ptds(void) { return cuttle_unsupported(261, "cuMemcpyAtoD_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyAtoH(void);
 CUresult cuMemcpyAtoH(void) { return cuttle_unsupported(262, "cuMemcpyAtoH"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoH_v2(void);
-CUresult cuMemcpyAtoH_v2(void) { return cuttle_unsupported(263, "cuMemcpyAtoH_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void);
-CUresult cuMemcpyAtoH_v2_ptds(void) { return cuttle_unsupported(263, "cuMemcpyAtoH_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyAtoHAsync(void);
 CUresult cuMemcpyAtoHAsync(void) { return cuttle_unsupported(264, "cuMemcpyAtoHAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoHAsync_v2(void);
-CUresult cuMemcpyAtoHAsync_v2(void) { return cuttle_unsupported(265, "cuMemcpyAtoHAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void);
-CUresult cuMemcpyAtoHAsync_v2_ptsz(void) { return cuttle_unsupported(265, "cuMemcpyAtoHAsync_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpyBatchAsync(void);
-CUresult cuMemcpyBatchAsync(void) { return cuttle_unsupported(266, "cuMemcpyBatchAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyBatchAsync_ptsz(void);
-CUresult cuMemcpyBatchAsync_ptsz(void) { return cuttle_unsupported(266, "cuMemcpyBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpyBatchAsync_v2(void);
-CUresult cuMemcpyBatchAsync_v2(void) { return cuttle_unsupported(267, "cuMemcpyBatchAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(void);
-CUresult cuMemcpyBatchAsync_v2_ptsz(void) { return cuttle_unsupported(267, "cuMemcpyBatchAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpyDtoA(void);
 CUresult cuMemcpyDtoA(void) { return cuttle_unsupported(268, "cuMemcpyDtoA"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoA_v2(void);
-CUresult cuMemcpyDtoA_v2(void) { return cuttle_unsupported(269, "cuMemcpyDtoA_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoA_v2_ptds(void);
-CUresult cuMemcpyDtoA_v2_ptds(void) { return cuttle_unsupported(269, "cuMemcpyDtoA_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyDtoD(void);
 CUresult cuMemcpyDtoD(void) { return cuttle_unsupported(270, "cuMemcpyDtoD"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoD_v2(void);
-CUresult cuMemcpyDtoD_v2(void) { return cuttle_unsupported(271, "cuMemcpyDtoD_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoD_v2_ptds(void);
-CUresult cuMemcpyDtoD_v2_ptds(void) { return cuttle_unsupported(271, "cuMemcpyDtoD_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyDtoDAsync(void);
 CUresult cuMemcpyDtoDAsync(void) { return cuttle_unsupported(272, "cuMemcpyDtoDAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoDAsync_v2(void);
-CUresult cuMemcpyDtoDAsync_v2(void) { return cuttle_unsupported(273, "cuMemcpyDtoDAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoDAsync_v2_ptsz(void);
-CUresult cuMemcpyDtoDAsync_v2_ptsz(void) { return cuttle_unsupported(273, "cuMemcpyDtoDAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpyDtoH(void);
 CUresult cuMemcpyDtoH(void) { return cuttle_unsupported(274, "cuMemcpyDtoH"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoH_v2(void);
-CUresult cuMemcpyDtoH_v2(void) { return cuttle_unsupported(275, "cuMemcpyDtoH_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void);
-CUresult cuMemcpyDtoH_v2_ptds(void) { return cuttle_unsupported(275, "cuMemcpyDtoH_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyDtoHAsync(void);
 CUresult cuMemcpyDtoHAsync(void) { return cuttle_unsupported(276, "cuMemcpyDtoHAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoHAsync_v2(void);
-CUresult cuMemcpyDtoHAsync_v2(void) { return cuttle_unsupported(277, "cuMemcpyDtoHAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void);
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void) { return cuttle_unsupported(277, "cuMemcpyDtoHAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpyHtoA(void);
 CUresult cuMemcpyHtoA(void) { return cuttle_unsupported(278, "cuMemcpyHtoA"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoA_v2(void);
-CUresult cuMemcpyHtoA_v2(void) { return cuttle_unsupported(279, "cuMemcpyHtoA_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoA_v2_ptds(void);
-CUresult cuMemcpyHtoA_v2_ptds(void) { return cuttle_unsupported(279, "cuMemcpyHtoA_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyHtoAAsync(void);
 CUresult cuMemcpyHtoAAsync(void) { return cuttle_unsupported(280, "cuMemcpyHtoAAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoAAsync_v2(void);
-CUresult cuMemcpyHtoAAsync_v2(void) { return cuttle_unsupported(281, "cuMemcpyHtoAAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(void);
-CUresult cuMemcpyHtoAAsync_v2_ptsz(void) { return cuttle_unsupported(281, "cuMemcpyHtoAAsync_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemcpyHtoD(void);
 CUresult cuMemcpyHtoD(void) { return cuttle_unsupported(282, "cuMemcpyHtoD"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoD_v2(void);
-CUresult cuMemcpyHtoD_v2(void) { return cuttle_unsupported(283, "cuMemcpyHtoD_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoD_v2_ptds(void);
-CUresult cuMemcpyHtoD_v2_ptds(void) { return cuttle_unsupported(283, "cuMemcpyHtoD_v2_ptds"); }
 CUTTLE_EXPORT CUresult cuMemcpyHtoDAsync(void);
 CUresult cuMemcpyHtoDAsync(void) { return cuttle_unsupported(284, "cuMemcpyHtoDAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoDAsync_v2(void);
-CUresult cuMemcpyHtoDAsync_v2(void) { return cuttle_unsupported(285, "cuMemcpyHtoDAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(void);
-CUresult cuMemcpyHtoDAsync_v2_ptsz(void) { return cuttle_unsupported(285, "cuMemcpyHtoDAsync_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpyPeer(void);
-CUresult cuMemcpyPeer(void) { return cuttle_unsupported(286, "cuMemcpyPeer"); }
-CUTTLE_EXPORT CUresult cuMemcpyPeer_ptds(void);
-CUresult cuMemcpyPeer_ptds(void) { return cuttle_unsupported(286, "cuMemcpyPeer_ptds"); }
-CUTTLE_EXPORT CUresult cuMemcpyPeerAsync(void);
-CUresult cuMemcpyPeerAsync(void) { return cuttle_unsupported(287, "cuMemcpyPeerAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyPeerAsync_ptsz(void);
-CUresult cuMemcpyPeerAsync_ptsz(void) { return cuttle_unsupported(287, "cuMemcpyPeerAsync_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemsetD16(void);
 CUresult cuMemsetD16(void) { return cuttle_unsupported(288, "cuMemsetD16"); }
-CUTTLE_EXPORT CUresult cuMemsetD16_v2(void);
-CUresult cuMemsetD16_v2(void) { return cuttle_unsupported(289, "cuMemsetD16_v2"); }
-CUTTLE_EXPORT CUresult cuMemsetD16_v2_ptds(void);
-CUresult cuMemsetD16_v2_ptds(void) { return cuttle_unsupported(289, "cuMemsetD16_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuMemsetD16Async(void);
-CUresult cuMemsetD16Async(void) { return cuttle_unsupported(290, "cuMemsetD16Async"); }
-CUTTLE_EXPORT CUresult cuMemsetD16Async_ptsz(void);
-CUresult cuMemsetD16Async_ptsz(void) { return cuttle_unsupported(290, "cuMemsetD16Async_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemsetD2D16(void);
 CUresult cuMemsetD2D16(void) { return cuttle_unsupported(291, "cuMemsetD2D16"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D16_v2(void);
-CUresult cuMemsetD2D16_v2(void) { return cuttle_unsupported(292, "cuMemsetD2D16_v2"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D16_v2_ptds(void);
-CUresult cuMemsetD2D16_v2_ptds(void) { return cuttle_unsupported(292, "cuMemsetD2D16_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D16Async(void);
-CUresult cuMemsetD2D16Async(void) { return cuttle_unsupported(293, "cuMemsetD2D16Async"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D16Async_ptsz(void);
-CUresult cuMemsetD2D16Async_ptsz(void) { return cuttle_unsupported(293, "cuMemsetD2D16Async_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemsetD2D32(void);
 CUresult cuMemsetD2D32(void) { return cuttle_unsupported(294, "cuMemsetD2D32"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D32_v2(void);
-CUresult cuMemsetD2D32_v2(void) { return cuttle_unsupported(295, "cuMemsetD2D32_v2"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D32_v2_ptds(void);
-CUresult cuMemsetD2D32_v2_ptds(void) { return cuttle_unsupported(295, "cuMemsetD2D32_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D32Async(void);
-CUresult cuMemsetD2D32Async(void) { return cuttle_unsupported(296, "cuMemsetD2D32Async"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D32Async_ptsz(void);
-CUresult cuMemsetD2D32Async_ptsz(void) { return cuttle_unsupported(296, "cuMemsetD2D32Async_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemsetD2D8(void);
 CUresult cuMemsetD2D8(void) { return cuttle_unsupported(297, "cuMemsetD2D8"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D8_v2(void);
-CUresult cuMemsetD2D8_v2(void) { return cuttle_unsupported(298, "cuMemsetD2D8_v2"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D8_v2_ptds(void);
-CUresult cuMemsetD2D8_v2_ptds(void) { return cuttle_unsupported(298, "cuMemsetD2D8_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D8Async(void);
-CUresult cuMemsetD2D8Async(void) { return cuttle_unsupported(299, "cuMemsetD2D8Async"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D8Async_ptsz(void);
-CUresult cuMemsetD2D8Async_ptsz(void) { return cuttle_unsupported(299, "cuMemsetD2D8Async_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemsetD32(void);
 CUresult cuMemsetD32(void) { return cuttle_unsupported(300, "cuMemsetD32"); }
-CUTTLE_EXPORT CUresult cuMemsetD32_v2(void);
-CUresult cuMemsetD32_v2(void) { return cuttle_unsupported(301, "cuMemsetD32_v2"); }
-CUTTLE_EXPORT CUresult cuMemsetD32_v2_ptds(void);
-CUresult cuMemsetD32_v2_ptds(void) { return cuttle_unsupported(301, "cuMemsetD32_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuMemsetD32Async(void);
-CUresult cuMemsetD32Async(void) { return cuttle_unsupported(302, "cuMemsetD32Async"); }
-CUTTLE_EXPORT CUresult cuMemsetD32Async_ptsz(void);
-CUresult cuMemsetD32Async_ptsz(void) { return cuttle_unsupported(302, "cuMemsetD32Async_ptsz"); }
 CUTTLE_EXPORT CUresult cuMemsetD8(void);
 CUresult cuMemsetD8(void) { return cuttle_unsupported(303, "cuMemsetD8"); }
-CUTTLE_EXPORT CUresult cuMemsetD8_v2(void);
-CUresult cuMemsetD8_v2(void) { return cuttle_unsupported(304, "cuMemsetD8_v2"); }
-CUTTLE_EXPORT CUresult cuMemsetD8_v2_ptds(void);
-CUresult cuMemsetD8_v2_ptds(void) { return cuttle_unsupported(304, "cuMemsetD8_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuMemsetD8Async(void);
-CUresult cuMemsetD8Async(void) { return cuttle_unsupported(305, "cuMemsetD8Async"); }
-CUTTLE_EXPORT CUresult cuMemsetD8Async_ptsz(void);
-CUresult cuMemsetD8Async_ptsz(void) { return cuttle_unsupported(305, "cuMemsetD8Async_ptsz"); }
 CUTTLE_EXPORT CUresult cuMipmappedArrayCreate(void);
 CUresult cuMipmappedArrayCreate(void) { return cuttle_unsupported(306, "cuMipmappedArrayCreate"); }
 CUTTLE_EXPORT CUresult cuMipmappedArrayDestroy(void);
@@ -734,12 +298,6 @@ CUTTLE_EXPORT CUresult cuMulticastGetGranularity(void);
 CUresult cuMulticastGetGranularity(void) { return cuttle_unsupported(315, "cuMulticastGetGranularity"); }
 CUTTLE_EXPORT CUresult cuMulticastUnbind(void);
 CUresult cuMulticastUnbind(void) { return cuttle_unsupported(316, "cuMulticastUnbind"); }
-CUTTLE_EXPORT CUresult cuPointerGetAttribute(void);
-CUresult cuPointerGetAttribute(void) { return cuttle_unsupported(317, "cuPointerGetAttribute"); }
-CUTTLE_EXPORT CUresult cuPointerGetAttributes(void);
-CUresult cuPointerGetAttributes(void) { return cuttle_unsupported(318, "cuPointerGetAttributes"); }
-CUTTLE_EXPORT CUresult cuPointerSetAttribute(void);
-CUresult cuPointerSetAttribute(void) { return cuttle_unsupported(319, "cuPointerSetAttribute"); }
 CUTTLE_EXPORT CUresult cuMemAllocAsync(void);
 CUresult cuMemAllocAsync(void) { return cuttle_unsupported(320, "cuMemAllocAsync"); }
 CUTTLE_EXPORT CUresult cuMemAllocAsync_ptsz(void);
@@ -776,10 +334,6 @@ CUTTLE_EXPORT CUresult cuMemPoolTrimTo(void);
 CUresult cuMemPoolTrimTo(void) { return cuttle_unsupported(333, "cuMemPoolTrimTo"); }
 CUTTLE_EXPORT CUresult cuEventCreateFromEGLSync(void);
 CUresult cuEventCreateFromEGLSync(void) { return cuttle_unsupported(335, "cuEventCreateFromEGLSync"); }
-CUTTLE_EXPORT CUresult cuEventRecordWithFlags(void);
-CUresult cuEventRecordWithFlags(void) { return cuttle_unsupported(342, "cuEventRecordWithFlags"); }
-CUTTLE_EXPORT CUresult cuEventRecordWithFlags_ptsz(void);
-CUresult cuEventRecordWithFlags_ptsz(void) { return cuttle_unsupported(342, "cuEventRecordWithFlags_ptsz"); }
 CUTTLE_EXPORT CUresult cuStreamBatchMemOp(void);
 CUresult cuStreamBatchMemOp(void) { return cuttle_unsupported(346, "cuStreamBatchMemOp"); }
 CUTTLE_EXPORT CUresult cuStreamBatchMemOp_ptsz(void);
@@ -796,8 +350,6 @@ CUTTLE_EXPORT CUresult cuStreamBeginCaptureToGraph(void);
 CUresult cuStreamBeginCaptureToGraph(void) { return cuttle_unsupported(350, "cuStreamBeginCaptureToGraph"); }
 CUTTLE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(void);
 CUresult cuStreamBeginCaptureToGraph_ptsz(void) { return cuttle_unsupported(350, "cuStreamBeginCaptureToGraph_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamDestroy_v2(void);
-CUresult cuStreamDestroy_v2(void) { return cuttle_unsupported(355, "cuStreamDestroy_v2"); }
 CUTTLE_EXPORT CUresult cuStreamEndCapture(void);
 CUresult cuStreamEndCapture(void) { return cuttle_unsupported(356, "cuStreamEndCapture"); }
 CUTTLE_EXPORT CUresult cuStreamEndCapture_ptsz(void);
@@ -820,10 +372,6 @@ CUTTLE_EXPORT CUresult cuStreamIsCapturing(void);
 CUresult cuStreamIsCapturing(void) { return cuttle_unsupported(368, "cuStreamIsCapturing"); }
 CUTTLE_EXPORT CUresult cuStreamIsCapturing_ptsz(void);
 CUresult cuStreamIsCapturing_ptsz(void) { return cuttle_unsupported(368, "cuStreamIsCapturing_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamSynchronize(void);
-CUresult cuStreamSynchronize(void) { return cuttle_unsupported(371, "cuStreamSynchronize"); }
-CUTTLE_EXPORT CUresult cuStreamSynchronize_ptsz(void);
-CUresult cuStreamSynchronize_ptsz(void) { return cuttle_unsupported(371, "cuStreamSynchronize_ptsz"); }
 CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies(void);
 CUresult cuStreamUpdateCaptureDependencies(void) { return cuttle_unsupported(372, "cuStreamUpdateCaptureDependencies"); }
 CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_ptsz(void);
@@ -832,10 +380,6 @@ CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(void);
 CUresult cuStreamUpdateCaptureDependencies_v2(void) { return cuttle_unsupported(373, "cuStreamUpdateCaptureDependencies_v2"); }
 CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(void);
 CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(void) { return cuttle_unsupported(373, "cuStreamUpdateCaptureDependencies_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamWaitEvent(void);
-CUresult cuStreamWaitEvent(void) { return cuttle_unsupported(374, "cuStreamWaitEvent"); }
-CUTTLE_EXPORT CUresult cuStreamWaitEvent_ptsz(void);
-CUresult cuStreamWaitEvent_ptsz(void) { return cuttle_unsupported(374, "cuStreamWaitEvent_ptsz"); }
 CUTTLE_EXPORT CUresult cuStreamWaitValue32(void);
 CUresult cuStreamWaitValue32(void) { return cuttle_unsupported(375, "cuStreamWaitValue32"); }
 CUTTLE_EXPORT CUresult cuStreamWaitValue32_ptsz(void);

@@ -10,8 +10,8 @@ from struct import pack, pack_into, unpack_from
 
 from cuttle.abi import knobs
 from cuttle.device.base import DeviceLost, Fault
-from cuttle.runtime import wire_layout as wire
-from cuttle.runtime.shared import SharedMemory, SharedWords
+from cuttle.abi import wire_layout as wire
+from cuttle.device.shared import SharedMemory, SharedWords
 
 _MASK = wire.JOB_SLOTS - 1
 _HEAD = wire.JOBS_HEAD_AT // 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuttle.runtime import results
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 from cuttle.runtime.results import CudaError
 from cuttle.runtime.session import Session
 

@@ -70,24 +70,24 @@ def host_unregister(session: Session, address: int) -> None:
 
 
 def address_reserve(session: Session, size: int, alignment: int, hint: int) -> int:
-    return session.memory.reserve(size, max(alignment, kinds.MAPPING_GRANULARITY), hint)
+    return session.virtual_memory.reserve(size, alignment, hint)
 
 
 def address_free(session: Session, address: int, size: int) -> None:
-    session.memory.release(address, size)
+    session.virtual_memory.release(address, size)
 
 
 def physical_create(session: Session, size: int) -> int:
-    return session.memory.create_physical(size)
+    return session.virtual_memory.create(size)
 
 
 def physical_release(session: Session, physical: int) -> None:
-    session.memory.release_physical(physical)
+    session.virtual_memory.destroy(physical)
 
 
 def physical_map(session: Session, address: int, size: int, offset: int, physical: int) -> None:
-    session.memory.map_physical(address, size, offset, physical, session.context)
+    session.virtual_memory.map(address, size, offset, physical, session.context)
 
 
 def physical_unmap(session: Session, address: int, size: int) -> None:
-    session.memory.unmap_physical(address, size)
+    session.virtual_memory.unmap(address, size)

@@ -53,7 +53,7 @@ class BlockWriter:
         else:
             pending.append((start.version, start.block, start.node + 1))
         if start is not None and start.version == MASKED:
-            pending.extend((MASKED, block, 0) for block in plan.masked)
+            pending.extend((MASKED, block, 0) for block in plan.pending_at(start))
         seen: set[tuple[str, int, int]] = set()
         while pending:
             piece = pending.pop()
@@ -99,8 +99,12 @@ class BlockWriter:
     def write_start(self) -> None:
         e, region, plan = self.emitter, self.region, self.plan
         start = region.start
+        if start is None and not plan.is_entry:
+            region.add_waiting(0, Value("i32", "%mask"))
+            e.line(f"br label %S{self.scan_index[0]}")
+            return
         if start is None:
-            if not plan.options.partial_warps:
+            if not plan.options.partial_warps and plan.has_full:
                 e.line("br label %F0")
                 return
             left = e.sub(region.block_threads(), e.mul(region.warp, e.const("i32", LANES)))
@@ -116,7 +120,7 @@ class BlockWriter:
             return
         region.restore(start)
         if start.loop >= 0:
-            e.line("br label %F%d" % start.block if start.version == FULL else "br label %S0")
+            e.line(f"br label %F{start.block}" if start.version == FULL else "br label %S0")
             return
         if start.version == FULL:
             self.nodes.current = Lanes()
@@ -158,6 +162,9 @@ class BlockWriter:
         for index in range(first, len(body.nodes)):
             node = body.nodes[index]
             if self.plan.is_stop(node):
+                if not self.plan.is_entry:
+                    self.region.machine.instruction = node.instruction
+                    self.region.machine.refuse("a barrier in a recursive or indirectly called function")
                 if self.write_stop(version, block, index, node):
                     return
                 continue
@@ -405,7 +412,7 @@ class BlockWriter:
             waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(target)}")
             some = e.icmp("ne", waiting, e.const("i32", 0))
             onward = region.fresh_label("onward")
-            if spins and target == loop.header and target in plan.masked:
+            if spins and target == loop.header and target in plan.masked and plan.is_entry:
                 pause = region.fresh_label("yield")
                 e.line(f"br {some.typed}, label %{pause}, label %{onward}")
                 region.label(pause)
@@ -425,6 +432,8 @@ class BlockWriter:
         if isinstance(terminator, Exit):
             if terminator.kind == "trap":
                 self.nodes.any_active_trap(0)
+            if terminator.kind == "exit" and not self.plan.is_entry:
+                region.machine.refuse("exit in a recursive or indirectly called function")
             e.line(f"br label %{self.after(block)}")
         elif isinstance(terminator, Jump):
             self.wait_at(block, [(terminator.target, bits)])

@@ -1,12 +1,24 @@
-"""Calls: the host services that CUDA's device library is declared with, and real device functions."""
+"""Calls: the host services that CUDA's device library is declared with, and real device functions.
+
+Most functions are inlined before. Real ones remain for recursion and for calls through pointers. Their convention:
+
+    void function(block, warp, lanes, i64 local)
+
+runs the function for the given lanes of a warp. Parameters, results and variables lie in each lane's local memory from byte
+`local` on: first the parameters at their offsets, then (16-byte aligned) the results, then the variables. The caller's
+own local memory ends where the callee's begins; the callee checks that there is enough left (a stack overflow fault).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cuttle.lower.cpu.shaped import of_value, operand_value
+from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, uniform
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand
+from cuttle.lower.passes.shape import LANES
+from cuttle.ptx.ir import Function, Parameter, Prototype, Symbol
 
 if TYPE_CHECKING:
     from cuttle.lower.cpu.nodes import NodeWriter
@@ -14,6 +26,27 @@ if TYPE_CHECKING:
 # Device functions that the driver provides (CUDA programming guide, "formatted output", "assertion", "dynamic global
 # memory allocation"): service name, result width.
 SERVICES = {"vprintf": ("vprintf", 32), "__assertfail": ("assertfail", 0), "malloc": ("malloc", 64), "free": ("free", 0)}
+
+STACK_BYTES = 16 << 10  # local memory per thread of kernels with real calls
+BAD_TARGET_FAULT = 7
+
+
+def function_symbol(name: str) -> str:
+    """The LLVM name of a device function."""
+    return '"f.' + name.replace("\\", "\\5C").replace('"', "\\22") + '"'
+
+
+def aligned_end(parameters: Sequence[Parameter]) -> int:
+    end = max((parameter.offset + parameter.size_bytes for parameter in parameters), default=0)
+    return -(-end // 16) * 16
+
+
+def formal_offsets(function: Function) -> tuple[dict[str, int], int]:
+    """Offsets of a function's parameters and results in its local memory, and their total size."""
+    offsets = {parameter.name: parameter.offset for parameter in function.parameters}
+    start = aligned_end(function.parameters)
+    offsets.update({result.name: start + result.offset for result in function.results})
+    return offsets, start + aligned_end(function.results)
 
 
 def emit_call(writer: NodeWriter, node: Node) -> None:
@@ -28,7 +61,7 @@ def emit_call(writer: NodeWriter, node: Node) -> None:
             if value is not None and result is not None:
                 writer.region.write(value, of_value(result))
         return
-    writer.machine.refuse(f"call of {name or 'a function pointer'} is not translated")
+    emit_function_call(writer, node)
 
 
 def argument(writer: NodeWriter, operand: SsaOperand) -> Value:
@@ -36,3 +69,127 @@ def argument(writer: NodeWriter, operand: SsaOperand) -> Value:
     e = writer.emitter
     value = operand_value(e, writer.shaped(operand, "b64"))
     return e.resize(value, 64)
+
+
+def emit_function_call(writer: NodeWriter, node: Node) -> None:
+    shape = node.call
+    assert shape is not None
+    plan = writer.plan
+    formals: Function | Prototype | None
+    if shape.callee is not None:
+        formals = plan.module.functions.get(plan.module.aliases.get(shape.callee, shape.callee))
+        if formals is None or formals.statements is None:
+            writer.machine.refuse(f"the function {shape.callee} has no body")
+    else:
+        formals = plan.graph.function.prototypes.get(shape.prototype or "")
+        if formals is None:
+            writer.machine.refuse("an indirect call without a prototype")
+    assert formals is not None
+    top = -(-plan.own_local_bytes // 16) * 16
+    first = 0 if shape.callee is not None else 1
+    operands = list(node.operands[first:])
+    for index, chunks in enumerate(shape.arguments):
+        base = top + formals.parameters[index].offset
+        buffer = shape.buffers[index] if index < len(shape.buffers) else None
+        for chunk in chunks:
+            operand = operands.pop(0)
+            if buffer is not None:
+                copy_bytes(writer, writer.region.symbol(Symbol(buffer))[0], local_at(writer, base), chunk.size)
+                continue
+            value = operand_value(writer.emitter, writer.shaped(operand, f"b{chunk.size * 8}"))
+            value = writer.emitter.resize(value, chunk.size * 8)
+            writer.machine.store("local", chunk.size * 8, local_at(writer, base + chunk.offset), [value])
+    if shape.callee is not None:
+        call_lanes(writer, shape.callee, writer.region.current_bits(), top)
+    else:
+        call_indirectly(writer, node, formals, top)
+    read_results(writer, node, formals, top + aligned_end(formals.parameters))
+
+
+def read_results(writer: NodeWriter, node: Node, formals: Function | Prototype, start: int) -> None:
+    shape = node.call
+    assert shape is not None
+    values = list(node.results)
+    for index, chunks in enumerate(shape.results):
+        base = start + formals.results[index].offset
+        buffer = shape.result_buffers[index] if index < len(shape.result_buffers) else None
+        if buffer is not None:
+            size = formals.results[index].size_bytes
+            copy_bytes(writer, local_at(writer, base), writer.region.symbol(Symbol(buffer))[0], size)
+            continue
+        for chunk in chunks:
+            value = values.pop(0)
+            if value is None:
+                continue
+            (loaded,) = writer.machine.load("local", chunk.size * 8, 1, local_at(writer, base + chunk.offset))
+            bits = writer.plan.graph.values[value].bits
+            writer.region.write(value, of_value(writer.emitter.resize(loaded, bits)), blend=writer.plan.blends)
+
+
+def local_at(writer: NodeWriter, offset: int) -> Shaped:
+    return uniform(writer.emitter.const("i64", offset))
+
+
+def copy_bytes(writer: NodeWriter, source: Shaped, destination: Shaped, size: int) -> None:
+    """Copies within each lane's local memory."""
+    e = writer.emitter
+    done = 0
+    while done < size:
+        step = next(width for width in (8, 4, 2, 1) if width <= size - done)
+        place = [uniform(e.add(shaped.bases[0], e.const("i64", done))) for shaped in (source, destination)]
+        values = writer.machine.load("local", step * 8, 1, place[0])
+        writer.machine.store("local", step * 8, place[1], values)
+        done += step
+
+
+def call_lanes(writer: NodeWriter, name: str, bits: Value, top: int) -> None:
+    e = writer.emitter
+    local = e.const("i64", top) if writer.plan.is_entry else e.add(Value("i64", "%local"), e.const("i64", top))
+    region = writer.region
+    e.line(f"call void @{function_symbol(name)}({region.block.typed}, {region.warp.typed}, {bits.typed}, {local.typed})")
+
+
+def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototype, top: int) -> None:
+    """One call per distinct target among the lanes."""
+    e, region = writer.emitter, writer.region
+    handles = materialise(e, writer.shaped(node.operands[0], "b64"))
+    left = region.allocate("i32")
+    e.line(f"store {region.current_bits().typed}, ptr {left}")
+    head, work, done = region.fresh_label("targets"), region.fresh_label("target"), region.fresh_label("targets.done")
+    e.line(f"br label %{head}")
+    region.label(head)
+    remaining = e.emit("i32", 1, f"load i32, ptr {left}")
+    e.line(f"br {e.icmp('ne', remaining, e.const('i32', 0)).typed}, label %{work}, label %{done}")
+    region.label(work)
+    lane = e.intrinsic("llvm.cttz", [remaining, e.const("i1", 1)])
+    handle = e.emit("i64", 1, f"extractelement {handles.typed}, {lane.typed}")
+    alike = e.icmp("eq", handles, e.splat(handle, LANES))
+    same = e.and_(e.emit("i32", 1, f"bitcast {alike.typed} to i32"), remaining)
+    e.line(f"store {e.and_(remaining, e.not_(same)).typed}, ptr {left}")
+    candidates = [
+        (number, name)
+        for name, number in writer.plan.function_handles.items()
+        if fits(writer.plan.module.functions.get(name), formals)
+    ]
+    bad = region.fresh_label("no.function")
+    labels = [(number, name, region.fresh_label("call")) for number, name in candidates]
+    cases = " ".join(f"i64 {number}, label %{label}" for number, _, label in labels)
+    e.line(f"switch {handle.typed}, label %{bad} [ {cases} ]")
+    for _, name, label in labels:
+        region.label(label)
+        call_lanes(writer, name, same, top)
+        e.line(f"br label %{head}")
+    region.label(bad)
+    region.trap(BAD_TARGET_FAULT, node.instruction.location.line)
+    region.label(done)
+
+
+def fits(function: Function | None, formals: Function | Prototype) -> bool:
+    """Whether a function has the parameters and results that the call has."""
+    if function is None or function.statements is None:
+        return False
+
+    def sizes(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
+        return [(parameter.offset, parameter.size_bytes) for parameter in parameters]
+
+    return sizes(function.parameters) == sizes(formals.parameters) and sizes(function.results) == sizes(formals.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
@@ -11,12 +11,14 @@ from cuttle.lower.cpu.compile_object import CodeGenerationError, CodeOptions, co
 from cuttle.lower.cpu.image_file import pack_image
 from cuttle.lower.cpu.layout import lay_out
 from cuttle.lower.cpu.link_image import LinkError, link_image
-from cuttle.lower.cpu.module_text import ModuleText, write_kernel
+from cuttle.lower.cpu.calls import SERVICES, STACK_BYTES, formal_offsets, function_symbol
+from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel
 from cuttle.lower.cpu.options import CompileOptions, Target
-from cuttle.lower.cpu.plan import KernelPlan, make_plan
+from cuttle.lower.cpu.plan import KernelPlan
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
+from cuttle.lower.passes.graph import Graph
 from cuttle.ptx.ir import Module
 
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
@@ -33,22 +35,70 @@ class CompiledImage:
     assembly: str = ""
 
 
-def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Target) -> KernelPlan:
-    """The analysed kernel, before any text is written."""
+@dataclass(frozen=True, slots=True)
+class ImagePlan:
+    """The analysed kernel and the device functions it calls for real (recursive ones, function pointers)."""
+
+    kernel: KernelPlan
+    functions: dict[str, KernelPlan]
+
+
+def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Target) -> ImagePlan:
+    """Everything that can be decided before text is written."""
     function = module.functions.get(kernel)
     if function is None or not function.is_entry:
         raise PtxError("PTX-0301", f"there is no kernel {kernel} in the module")
     graph = build(module, function)
-    layout = lay_out(module, graph)
+    graphs = called_functions(module, graph)
+    layout = lay_out(module, graph, *graphs.values())
     handles = {name: FUNCTION_HANDLE_BASE | index for index, name in enumerate(address_taken(module))}
-    return make_plan(module, graph, options, target, is_entry=True, layout=layout, function_handles=handles)
+    own = lay_out(module, graph)
+    layout.local = own.local
+    stride = STACK_BYTES if graphs else own.local_bytes
+    if own.local_bytes > stride:
+        stride = own.local_bytes + STACK_BYTES
+    plan = KernelPlan(module, graph, options, target, True, layout, stride, handles, {}, own.local_bytes)
+    functions = {}
+    for name, called in graphs.items():
+        formals, formal_bytes = formal_offsets(called.function)
+        mine = lay_out(module, called)
+        local = {variable: formal_bytes + offset for variable, offset in mine.local.items()}
+        functions[name] = KernelPlan(
+            module, called, options, target, False, replace(layout, local=local), stride, handles, formals,
+            formal_bytes + mine.local_bytes,
+        )  # fmt: skip
+    return ImagePlan(plan, functions)
 
 
-def kernel_text(plan: KernelPlan, code: CodeOptions) -> str:
-    """The LLVM text of a planned kernel."""
-    policy.exact_nan = plan.options.exact_nan
+def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
+    """Graphs of all functions that are called for real, from here or from one another."""
+    graphs: dict[str, Graph] = {}
+    pending = wanted_functions(module, graph)
+    while pending:
+        name = pending.pop()
+        function = module.functions.get(module.aliases.get(name, name))
+        if name in graphs or function is None or function.statements is None or name in SERVICES:
+            continue
+        graphs[name] = build(module, function)
+        pending.extend(wanted_functions(module, graphs[name]))
+    return graphs
+
+
+def wanted_functions(module: Module, graph: Graph) -> list[str]:
+    """What a graph calls by name, and everything a call through a pointer may reach if it has one."""
+    indirect = any(
+        node.call is not None and node.call.callee is None for block in graph.blocks for node in block.nodes
+    )
+    return [*graph.needed, *(address_taken(module) if indirect else ())]
+
+
+def kernel_text(plan: ImagePlan, code: CodeOptions) -> str:
+    """The LLVM text of a planned image."""
+    policy.exact_nan = plan.kernel.options.exact_nan
     text = ModuleText(function_attributes(code))
-    write_kernel(plan, text)
+    write_kernel(plan.kernel, text)
+    for name, function in plan.functions.items():
+        write_function(function, function_symbol(name), text)
     return text.text()
 
 
@@ -76,7 +126,7 @@ def compile_kernel(
         linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)
     except (CodeGenerationError, LinkError) as error:
         raise PtxError("PTX-0390", f"code generation failed: {error}", Where(kernel=kernel)) from error
-    metadata = image_metadata(plan, kernel, linked)
+    metadata = image_metadata(plan.kernel, kernel, linked)
     return CompiledImage(pack_image(metadata, linked.blob), metadata, source, compiled.ir, compiled.assembly)
 
 

@@ -10,6 +10,8 @@ from cuttle.lower.cpu.plan import KernelPlan, Stop
 from cuttle.lower.cpu.region import NONE_YET, RegionEmitter, field_offset
 from cuttle.lower.passes.shape import LANES
 
+STACK_FAULT = 5
+
 # Invariant loads (!0); alias scopes: !1 domain, !2 global, !3 shared, !11 private (frames, block and warp records);
 # !4 !5 !6 the scope lists of each, !7 !8 !9 what each does not alias; !10 branch weights of a cold path.
 METADATA = """\
@@ -66,6 +68,34 @@ def write_kernel(plan: KernelPlan, module: ModuleText) -> None:
         plain.extend(region.plain_stops)
     module.functions.append(blocks_function(plan, sorted(set(plain))))
     module.functions.append(step_function(plan))
+
+
+def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
+    """A real device function: `void name(block, warp, lanes, i64 start of its local memory)`; see `calls.py`."""
+    region = RegionEmitter(plan, None)
+    BlockWriter(region).write()
+    module.take(region)
+    limit = plan.layout_local_bytes - plan.own_local_bytes
+    lines = [
+        f"define internal void @{name}(ptr noalias %block, i32 %warp, i32 %mask, i64 %local) #0 {{",
+        "entry:",
+        *region.allocas,
+        *region.zeroed,
+        *region.prelude.lines,
+        f"  %stack.left = icmp ule i64 %local, {max(limit, 0)}",
+        "  br i1 %stack.left, label %begin, label %overflow, !prof !10",
+        "overflow:",
+        "  %overflow.launch = load ptr, ptr %block",
+        f"  %overflow.services.at = getelementptr i8, ptr %overflow.launch, i64 {field_offset(LAUNCH.fields, 'services')}",
+        "  %overflow.services = load ptr, ptr %overflow.services.at",
+        "  %overflow.trap = load ptr, ptr %overflow.services",
+        f"  call i64 %overflow.trap(ptr %block, i32 0, i64 {STACK_FAULT}, i64 0, i64 0, i64 0)",
+        "  unreachable",
+        "begin:",
+        *region.emitter.lines,
+        "}",
+    ]
+    module.functions.append("\n".join(lines))
 
 
 def region_function(region: RegionEmitter, start: Stop | None) -> str:

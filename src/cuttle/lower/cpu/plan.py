@@ -43,7 +43,11 @@ class Stop:
 
 @dataclass(slots=True)
 class KernelPlan:
-    """All decisions about one graph; see the module docstring."""
+    """All decisions about one graph; see the module docstring.
+
+    `layout_local_bytes` is the distance of two lanes' local memory, `own_local_bytes` what this graph uses of it (callees
+    begin there). `formals` are the offsets of a device function's parameters and results in local memory.
+    """
 
     module: Module
     graph: Graph
@@ -53,6 +57,8 @@ class KernelPlan:
     layout: MemoryLayout
     layout_local_bytes: int
     function_handles: dict[str, int]
+    formals: dict[str, int]
+    own_local_bytes: int
     forest: LoopForest = field(init=False)
     order: list[int] = field(init=False)
     position: dict[int, int] = field(init=False)
@@ -81,13 +87,14 @@ class KernelPlan:
             self.symbol_shape,
             self.options.segment,
             self.layout_local_bytes,
+            self.is_entry,
         )
         self.shapes = infer_shapes(
             graph, self.forest, facts, enabled=self.options.affine and not self.options.plain,
             timeless=bool(self.spin_loops),
         )  # fmt: skip
         self.liveness = find_liveness(graph)
-        self.has_full = not self.options.plain and (
+        self.has_full = self.is_entry and not self.options.plain and (
             self.options.block_threads is None or self.options.block_threads >= LANES
         )
         self.find_masked()
@@ -135,6 +142,8 @@ class KernelPlan:
 
     def find_stops(self) -> None:
         self.stops = []
+        if not self.is_entry:
+            return
 
         def add(version: str, block: int, node: int, loop: int = -1) -> None:
             self.stops.append(Stop(len(self.stops) + 1, version, block, node, loop))
@@ -160,11 +169,21 @@ class KernelPlan:
                 return stop
         raise KeyError((version, block, node, loop))
 
+    def pending_at(self, stop: Stop) -> set[int]:
+        """Blocks at which other lanes of the warp may wait while some are at a masked stop."""
+        if stop.loop >= 0 or self.blends:
+            return self.masked
+        pending = {stop.block}
+        for influence in self.shapes.influences.values():
+            if stop.block in influence.blocks:
+                pending |= influence.blocks | influence.joins
+        return pending
+
     def live_at(self, stop: Stop) -> int:
         """Values (as bits) that must survive a stop."""
         live = self.liveness.live_in[stop.block] if stop.loop >= 0 else self.liveness.live_after(stop.block, stop.node)
         if stop.version == MASKED:
-            for block in self.masked:
+            for block in self.pending_at(stop) - ({stop.block} if stop.loop < 0 else set()):
                 live |= self.liveness.live_in[block]
         return live
 
@@ -203,7 +222,11 @@ class KernelPlan:
             offset += size
         if any(stop.version == MASKED for stop in self.stops):
             offset = -(-offset // 4) * 4
-            for block in sorted(self.masked):
+            waiting: set[int] = set()
+            for stop in self.stops:
+                if stop.version == MASKED:
+                    waiting |= self.pending_at(stop)
+            for block in sorted(waiting):
                 self.mask_frame[block] = offset
                 offset += 4
         self.frame_bytes = -(-offset // 64) * 64
@@ -234,20 +257,3 @@ class KernelPlan:
             return False
         value = terminator_value(terminator)
         return value is not None and not self.shape(value).is_uniform
-
-
-def make_plan(
-    module: Module,
-    graph: Graph,
-    options: CompileOptions,
-    target: Target,
-    *,
-    is_entry: bool,
-    layout: MemoryLayout | None = None,
-    local_bytes: int | None = None,
-    function_handles: dict[str, int] | None = None,
-) -> KernelPlan:
-    """Analyses a graph. `layout` and `local_bytes` are given where several graphs make up an image."""
-    layout = layout or lay_out(module, graph)
-    total = layout.local_bytes if local_bytes is None else local_bytes
-    return KernelPlan(module, graph, options, target, is_entry, layout, total, function_handles or {})

@@ -189,7 +189,10 @@ class RegionEmitter:
         e = self.emitter
         stride = LANES * self.plan.layout_local_bytes
         index = e.cast("zext", self.warp, "i64")
-        return e.emit("ptr", 1, f"getelementptr [{stride} x i8], {base.typed}, {index.typed}")
+        mine = e.emit("ptr", 1, f"getelementptr [{stride} x i8], {base.typed}, {index.typed}")
+        if self.plan.is_entry:
+            return mine
+        return e.emit("ptr", 1, f"getelementptr i8, {mine.typed}, i64 %local")
 
     def block_size(self, axis: int) -> Value:
         shape = self.options.block_shape
@@ -213,7 +216,7 @@ class RegionEmitter:
             return "local"
         if any(parameter.name == name for parameter in self.plan.graph.function.parameters):
             return "param"
-        return None
+        return "param" if name in self.plan.formals else None
 
     def symbol(self, symbol: Symbol) -> tuple[Shaped, str | None]:
         """A symbol's address in its own space, and the space if it is shared, local or param."""
@@ -225,6 +228,8 @@ class RegionEmitter:
             return uniform(e.const("i64", layout.shared[name] + symbol.offset)), space
         if space == "local":
             return uniform(e.const("i64", layout.local[name] + symbol.offset)), space
+        if space == "param" and not self.plan.is_entry:
+            return uniform(e.const("i64", self.plan.formals[name] + symbol.offset)), space
         if space == "param":
             parameter = next(p for p in self.plan.graph.function.parameters if p.name == name)
             return uniform(e.const("i64", parameter.offset + symbol.offset)), space
@@ -292,6 +297,9 @@ class RegionEmitter:
 
     def finish_warp(self) -> None:
         e = self.emitter
+        if not self.plan.is_entry:
+            e.line("ret void")
+            return
         if self.plan.stops:
             slot = self.warp_slot()
             self.store_warp(slot, "resume", e.const("i32", STEP_DONE))
@@ -306,7 +314,8 @@ class RegionEmitter:
             shaped = self.read(value_id)
             self.save(plan.frame[value_id], shaped)
         if stop.version == MASKED:
-            for block, offset in plan.mask_frame.items():
+            for block in sorted(plan.pending_at(stop)):
+                offset = plan.mask_frame[block]
                 mask = e.emit("i32", 1, f"load i32, ptr {self.mask_slot(block)}")
                 if stop.loop < 0 and block == stop.block:
                     mask = self.current_bits()
@@ -363,7 +372,8 @@ class RegionEmitter:
                 e.line(f"store {loaded.typed}, ptr {name}, align 64")
                 offset += size
         if stop.version == MASKED:
-            for block, offset in self.plan.mask_frame.items():
+            for block in sorted(self.plan.pending_at(stop)):
+                offset = self.plan.mask_frame[block]
                 mask = e.emit("i32", 1, f"load i32, {self.frame_pointer(offset).typed}{PRIVATE}")
                 e.line(f"store {mask.typed}, ptr {self.mask_slot(block)}")
 

@@ -139,6 +139,8 @@ def sine(emitter: Emitter, x: Value, shift: int) -> Value:
     value = emitter.cast("fptrunc", emitter.select(is_odd, even_part, odd_part), "float")
     negate = emitter.icmp("ne", emitter.and_(index, two), zero)
     value = emitter.select(negate, emitter.fneg(value), value)
+    if shift == 0:  # the subtraction above loses the sign of zero
+        value = emitter.select(emitter.fcmp("oeq", turns, emitter.const("float", 0)), turns, value)
     return emitter.select(finite, value, emitter.const("float", 0x7FFFFFFF))
 
 

@@ -68,9 +68,7 @@ def integer_to_double(emitter: Emitter, value: Value, signed: bool, mode: str) -
     exact = emitter.fcmp("olt", magnitude, power(emitter, "double", 53))
     error = emitter.select(exact, emitter.const("i64", 0), emitter.sub(value, back))
     zero = emitter.const("i64", 0)
-    return adjust_direction(
-        emitter, nearest, emitter.icmp("sgt", error, zero), emitter.icmp("slt", error, zero), mode
-    )
+    return adjust_direction(emitter, nearest, emitter.icmp("sgt", error, zero), emitter.icmp("slt", error, zero), mode)
 
 
 def float_to_half(emitter: Emitter, value: Value, mode: str) -> Value:

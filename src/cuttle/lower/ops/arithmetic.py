@@ -82,9 +82,7 @@ def _bf16_neg(emitter: Emitter, a: Value) -> Value:
     return emitter.xor(a, emitter.const("i16", 0x8000))
 
 
-def _element_wise(
-    emitter: Emitter, type_name: str, operation: Callable[..., Value], *operands: Value
-) -> Value:
+def _element_wise(emitter: Emitter, type_name: str, operation: Callable[..., Value], *operands: Value) -> Value:
     """Apply an operation of the element type to an operand that may be packed (f16x2: the operation sees halves)."""
     element = PACKED_ELEMENT.get(type_name)
     if element is None:
@@ -125,9 +123,7 @@ def sub(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
     return (difference, emitter.icmp("ult", a, b)) if instruction.has("cc") else difference
 
 
-def _add_floating(
-    emitter: Emitter, instruction: Instruction, a: Value, b: Value, subtract: bool = False
-) -> Value:
+def _add_floating(emitter: Emitter, instruction: Instruction, a: Value, b: Value, subtract: bool = False) -> Value:
     type_name = instruction.type
     if len(instruction.types) == 2:
         # Mixed precision: a is f16 or bf16, the addend and the result are f32.
@@ -291,7 +287,7 @@ def sad(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value
 # -- abs, neg, min, max ----------------------------------------------------------------------------------------------
 
 
-def abs(machine: Machine, instruction: Instruction, a: Value) -> Value:  # noqa: A001 - the opcode's name
+def abs(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`abs`: the least integer is its own absolute value. 9.7.1.10, 9.7.3.9, 9.7.4.6."""
     emitter = machine.emitter
     type_name = instruction.type
@@ -346,9 +342,7 @@ def _extreme(machine: Machine, instruction: Instruction, name: str, a: Value, b:
 
         return _element_wise(emitter, type_name, extreme_bf16, a, b)
     if is_floating(type_name):
-        return _element_wise(
-            emitter, type_name, lambda x, y: _extreme_of_type(emitter, instruction, name, x, y), a, b
-        )
+        return _element_wise(emitter, type_name, lambda x, y: _extreme_of_type(emitter, instruction, name, x, y), a, b)
     intrinsic = f"llvm.{'s' if is_signed(type_name) else 'u'}{name}"
 
     def extreme_integer(x: Value, y: Value) -> Value:
@@ -369,13 +363,13 @@ def _extreme_of_type(emitter: Emitter, instruction: Instruction, name: str, a: V
     return force_canonical(emitter, emitter.cast("fptrunc", wide, "half"))
 
 
-def min(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:  # noqa: A001
+def min(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
     """`min` of two or three operands: -0 below +0; a NaN loses against a number unless `.NaN`. 9.7.1.12, 9.7.3.11."""
     result = _extreme(machine, instruction, "min", a, b)
     return result if c is None else _extreme(machine, instruction, "min", result, c)
 
 
-def max(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:  # noqa: A001
+def max(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
     """`max`, see `min`. 9.7.1.13, 9.7.3.12."""
     result = _extreme(machine, instruction, "max", a, b)
     return result if c is None else _extreme(machine, instruction, "max", result, c)

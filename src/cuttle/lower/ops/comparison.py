@@ -86,9 +86,7 @@ def set_(machine: Machine, instruction: Instruction, a: Value, b: Value, third: 
     emitter = machine.emitter
     destination = instruction.types[0]
     if instruction.type in PACKED_ELEMENT:
-        low, high = (
-            _combine(emitter, instruction, value, third) for value in _halves(emitter, instruction, a, b)
-        )
+        low, high = (_combine(emitter, instruction, value, third) for value in _halves(emitter, instruction, a, b))
         true = {"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(destination, 0xFFFF)
         ones, zero = emitter.const("i16", true), emitter.const("i16", 0)
         return pack(emitter, emitter.select(low, ones, zero), emitter.select(high, ones, zero))

@@ -121,8 +121,10 @@ def _finite(emitter: Emitter, target: str, value: Value) -> Value:
 def _change_format(emitter: Emitter, target: str, mode: str, a: Value) -> Value:
     """A half, float or double to the target format, rounded once."""
     if target == "bf16":
-        return convert.double_to(emitter, a, target, mode) if a.type == "double" else convert.float_to_bf16(
-            emitter, a, mode
+        return (
+            convert.double_to(emitter, a, target, mode)
+            if a.type == "double"
+            else convert.float_to_bf16(emitter, a, mode)
         )
     if target == "f64":
         return emitter.cast("fpext", a, "double")
@@ -154,7 +156,9 @@ def _to_tf32(emitter: Emitter, instruction: Instruction, a: Value) -> Value:
     if instruction.has("satfinite"):
         # The largest finite tf32 number instead of infinity.
         sign = emitter.and_(result, emitter.const("i32", 1 << 31))
-        infinite = emitter.icmp("eq", emitter.and_(result, emitter.const("i32", 0x7FFFFFFF)), emitter.const("i32", 0x7F800000))
+        infinite = emitter.icmp(
+            "eq", emitter.and_(result, emitter.const("i32", 0x7FFFFFFF)), emitter.const("i32", 0x7F800000)
+        )
         result = emitter.select(infinite, emitter.or_(sign, emitter.const("i32", 0x7F7FE000)), result)
     return result
 
@@ -162,9 +166,7 @@ def _to_tf32(emitter: Emitter, instruction: Instruction, a: Value) -> Value:
 def _to_small(emitter: Emitter, instruction: Instruction, name: str, a: Value, b: Value | None) -> Value:
     """Two numbers to e4m3x2 or e5m2x2: from f32, a is the high one; from f16x2, halves keep their places."""
     if b is None:
-        low, high = (
-            emitter.cast("fpext", emitter.bitcast(part, "half"), "float") for part in unpack(emitter, a)
-        )
+        low, high = (emitter.cast("fpext", emitter.bitcast(part, "half"), "float") for part in unpack(emitter, a))
     else:
         low, high = b, a
     if instruction.has("relu"):
@@ -192,9 +194,7 @@ def cvt_pack(machine: Machine, instruction: Instruction, a: Value, b: Value, c: 
     name = next(modifier for modifier in instruction.modifiers if modifier in _PACK_BITS)
     bits = _PACK_BITS[name]
     mask = emitter.const("i32", (1 << bits) - 1)
-    low, high = (
-        emitter.and_(_clamp(emitter, value, True, bits, is_signed(name)), mask) for value in (b, a)
-    )
+    low, high = (emitter.and_(_clamp(emitter, value, True, bits, is_signed(name)), mask) for value in (b, a))
     result = emitter.or_(low, emitter.shl(high, emitter.const("i32", bits)))
     if c is None:
         return result

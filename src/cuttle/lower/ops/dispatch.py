@@ -16,7 +16,7 @@ import keyword
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from cuttle.abi.ptx_isa import OPCODES
@@ -76,7 +76,7 @@ def spell(instruction: Instruction) -> str:
     return ".".join((instruction.opcode, *instruction.modifiers))
 
 
-@lru_cache(maxsize=None)
+@cache
 def row_of(opcode: str) -> Opcode:
     """The row of a root opcode; refuses an unknown one."""
     row = OPCODES.get(opcode)
@@ -91,7 +91,7 @@ def function_name(opcode: str) -> str:
     return name + "_" if keyword.iskeyword(name) or name == "set" else name
 
 
-@lru_cache(maxsize=None)
+@cache
 def find(opcode: str) -> tuple[Opcode, OpFunction]:
     """The row and op function of a root opcode; refuses `todo` and `refuse` rows and the control family."""
     row = row_of(opcode)
@@ -152,9 +152,7 @@ def signature(instruction: Instruction) -> Signature:
         at += 1
     if at != len(rest):
         raise refusal(instruction, "too many operands")
-    return Signature(
-        tuple(destinations), tuple(sources), row.reads_carry, row.writes_carry and instruction.has("cc")
-    )
+    return Signature(tuple(destinations), tuple(sources), row.reads_carry, row.writes_carry and instruction.has("cc"))
 
 
 def _codes(row: Opcode, instruction: Instruction) -> tuple[list[str], list[str]]:

@@ -53,9 +53,7 @@ def copysign(machine: Machine, instruction: Instruction, a: Value, b: Value) -> 
     return emitter.bitcast(emitter.or_(emitter.and_(emitter.bitcast(a, kind), sign), magnitude), a.type)
 
 
-def _with_flush(
-    emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]
-) -> Value:
+def _with_flush(emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]) -> Value:
     """The function between input and output flushing, with canonical NaNs."""
     ftz = instruction.has("ftz") and a.type == "float"
     result = flush_if(emitter, ftz, function(flush_if(emitter, ftz, a)))
@@ -118,9 +116,7 @@ def lg2(machine: Machine, instruction: Instruction, a: Value) -> Value:
     return _with_flush(emitter, instruction, a, lambda x: approximate.log2(emitter, x))
 
 
-def _through_float(
-    emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]
-) -> Value:
+def _through_float(emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]) -> Value:
     """A float function on f32, f16, bf16 or their packed forms."""
     type_name = instruction.type
     if type_name == "f32":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from cuttle.lower.ops.dispatch import _codes, _type, row_of
 from cuttle.ptx.ir import (
     TYPE_BITS,
+    Address,
     Immediate,
     Instruction,
     Location,
@@ -29,7 +30,7 @@ class Form:
     """One instruction form: its IR, its PTX text, and the register width and PTX type of each operand.
 
     Destinations are registers `%d0`, ...; sources `%s0`, ... (those with an immediate value are not among them).
-    `carry_in`, `carry_out`: reads or writes CC.CF.
+    `carry_in`, `carry_out`: reads or writes CC.CF. Addresses are `[%a0]`, ... (not among the sources).
     """
 
     name: str
@@ -46,9 +47,7 @@ def register_width(type_name: str) -> int:
     return 1 if type_name == "pred" else max(16, TYPE_BITS[type_name])
 
 
-def synthesise(
-    spelling: str, immediates: dict[int, int] | None = None, pair: bool = True, brace: int = 0
-) -> Form:
+def synthesise(spelling: str, immediates: dict[int, int] | None = None, pair: bool = True, brace: int = 0) -> Form:
     """The form of a spelling.
 
     `immediates` replaces sources (by index) with integer literals. `pair`: use the second predicate destination where
@@ -71,8 +70,10 @@ def synthesise(
         type_name = _type(code, shell)
         for part in [type_name] if brace >= 0 else [f"b{TYPE_BITS[type_name] // -brace}"] * -brace:
             destinations.append((part, register_width(part)))
+    if vector := next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 0):
+        destinations *= vector
     registers = [Register(f"%d{index}") for index in range(len(destinations))]
-    if brace < 0:
+    if brace < 0 or (vector and registers):
         operands.append(Vector(tuple(registers)))
         texts.append("{" + ", ".join(r.name for r in registers) + "}")
     elif len(registers) == 2:
@@ -81,21 +82,32 @@ def synthesise(
     elif registers:
         operands.append(registers[0])
         texts.append(registers[0].name)
+    addresses = 0
     for code in source_codes:
         if code.endswith(("?", "*")):
             continue
         type_name = _type(code, shell)
+        if code == "A":
+            operands.append(Address(Register(f"%a{addresses}")))
+            texts.append(f"[%a{addresses}]")
+            addresses += 1
+            continue
+        if code == "X":
+            operands.append(Immediate(16))
+            texts.append("16")
+            continue
         index = len(operands) - (1 if registers else 0)
         if index in immediates:
             operands.append(Immediate(immediates[index]))
             texts.append(str(immediates[index]))
             continue
-        count = brace if brace > 0 else 1
+        braced = brace > 0 or (vector > 0 and code == "T")
+        count = brace if brace > 0 else vector if braced else 1
         part = f"b{TYPE_BITS[type_name] // brace}" if brace > 0 else type_name
         names = [Register(f"%s{len(sources) + element}") for element in range(count)]
         sources.extend([(part, register_width(part))] * count)
-        operands.append(Vector(tuple(names)) if brace > 0 else names[0])
-        texts.append("{" + ", ".join(r.name for r in names) + "}" if brace > 0 else names[0].name)
+        operands.append(Vector(tuple(names)) if braced else names[0])
+        texts.append("{" + ", ".join(r.name for r in names) + "}" if braced else names[0].name)
     instruction = Instruction(opcode, modifiers, types, tuple(operands), None, Location(0))
     text = f"{spelling} {', '.join(texts)};" if texts else f"{spelling};"
     name = spelling
@@ -106,7 +118,13 @@ def synthesise(
     if not pair and any(code.endswith("?") for code in destination_codes):
         name += " single"
     return Form(
-        name, instruction, text, tuple(destinations), tuple(sources), row.reads_carry, row.writes_carry and "cc" in modifiers
+        name,
+        instruction,
+        text,
+        tuple(destinations),
+        tuple(sources),
+        row.reads_carry,
+        row.writes_carry and "cc" in modifiers,
     )
 
 

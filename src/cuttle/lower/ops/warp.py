@@ -78,9 +78,7 @@ def vote(machine: Machine, instruction: Instruction, a: Value, member_mask: Valu
     return emitter.or_(none_false, emitter.icmp("eq", ballot(a), zero))
 
 
-def match(
-    machine: Machine, instruction: Instruction, a: Value, member_mask: Value
-) -> Value | tuple[Value, Value]:
+def match(machine: Machine, instruction: Instruction, a: Value, member_mask: Value) -> Value | tuple[Value, Value]:
     """`match.any`: the lanes with the same value; `match.all`: the whole mask if all agree, else 0. 9.7.13.10."""
     emitter = machine.emitter
     machine.warp_sync(member_mask)

@@ -37,13 +37,15 @@ UNIFORM_RESULT = frozenset({"activemask"})
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the analysis must know of the target: shapes of special registers and symbols, lanes a segment, and the
-    distance of two lanes' local memory in bytes (0 if unknown)."""
+    """What the analysis must know of the target: shapes of special registers and symbols, lanes a segment, the
+    distance of two lanes' local memory in bytes (0 if unknown), and whether parameters are a kernel's (one for all) or a
+    device function's (in each lane's local memory)."""
 
     special: Callable[[str], Shape]
     symbol: Callable[[Symbol], Shape]
     segment: int
     local_stride: int
+    is_entry: bool = True
 
 
 @dataclass(slots=True)
@@ -206,10 +208,11 @@ class ShapeAnalysis:
     def result_shape(self, node: Node, index: int, sources: list[Shape]) -> Shape:
         opcode = node.opcode
         instruction = node.instruction
-        if opcode in UNIFORM_RESULT or (opcode == "vote" and instruction.has("ballot")):
+        if opcode in UNIFORM_RESULT:
             return UNIFORM
-        if opcode == "vote" or (opcode == "redux.sync"):
-            return UNIFORM if sources[-1].is_uniform else VECTOR
+        if opcode in ("vote", "redux.sync"):
+            # The same for all lanes of the member mask; tiles of a warp may come with a mask each.
+            return UNIFORM if len(sources) == 1 or sources[-1].is_uniform else VECTOR
         if opcode == "barrier" or opcode == "bar":
             return UNIFORM
         if opcode in ("shfl", "match", "atom", "call", "elect.sync"):
@@ -252,6 +255,8 @@ class ShapeAnalysis:
         if "volatile" in instruction.modifiers or "acquire" in instruction.modifiers or "relaxed" in instruction.modifiers:
             return VECTOR
         if instruction.has("local") or (self.timeless and not instruction.has("param")):
+            return VECTOR
+        if instruction.has("param") and not self.facts.is_entry:
             return VECTOR
         if address.is_uniform:
             return UNIFORM

@@ -17,10 +17,12 @@ FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 MAX_SECTIONS = 1 << 20
 MAX_NAME_BYTES = 1 << 16
 
+_TYPE_SYMBOLS = 2
 _TYPE_NOBITS = 8
 _TYPE_DYNAMIC = 6
 _TAG_NEEDED = 1
-_TAG_SONAME = 14
+_SYMBOL_FUNCTION = 2
+_OTHER_CUDA_ENTRY = 0x10
 _ATTRIBUTE_PARAMETER = 0x17
 _ATTRIBUTE_PARAMETER_BYTES = 0x19
 
@@ -192,12 +194,29 @@ def needed_libraries(data: bytes | memoryview, elf: Elf) -> tuple[str, ...]:
 
 def cubin_kernels(data: bytes | memoryview, elf: Elf) -> tuple[CubinKernel, ...]:
     """The kernels of a cubin with their parameters, from its sections `.nv.info.<kernel>`."""
-    texts = {s.name[6:] for s in elf.sections if s.name.startswith(".text.")}
+    entries = _entry_functions(data, elf)
     kernels = []
     for section in elf.sections:
-        if section.name.startswith(".nv.info.") and section.name[9:] in texts:
+        if section.name.startswith(".nv.info.") and section.name[9:] in entries:
             kernels.append(_kernel(section.name[9:], section_data(data, section)))
     return tuple(kernels)
+
+
+def _entry_functions(data: bytes | memoryview, elf: Elf) -> set[str]:
+    """Names of the symbols marked as kernels; device functions have `.nv.info` sections too."""
+    names: set[str] = set()
+    for section in elf.sections:
+        if section.type != _TYPE_SYMBOLS or not section.link < len(elf.sections):
+            continue
+        strings = section_data(data, elf.sections[section.link])
+        table = section_data(data, section)
+        wide = elf.bits == 64
+        step = 24 if wide else 16
+        for place in range(0, len(table) - step + 1, step):
+            info, other = struct.unpack_from("<BB", table, place + (4 if wide else 12))
+            if info & 15 == _SYMBOL_FUNCTION and other & _OTHER_CUDA_ENTRY:
+                names.add(_string(strings, struct.unpack_from("<I", table, place)[0]))
+    return names
 
 
 def _kernel(name: str, info: memoryview) -> CubinKernel:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from cuttle.ptx.containers import elf, fatbin, image, pe
 
-_PTX_START = re.compile(rb"(?:\s+|//[^\n]*(?:\n|\Z)|/\*.*?\*/|@@[^\n]*\n)*\.version\s+\d", re.DOTALL)
+_PTX_START = re.compile(rb"(?:\s|//[^\n]*(?:\n|\Z)|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|@@[^\n]*\n)*\.version\s+\d")
 OLD_FATBIN_MAGIC_BYTES = (0x1EE55A01).to_bytes(4, "little")
 
 
@@ -45,7 +45,6 @@ def recognise(data: bytes | memoryview) -> Kind:
         return Kind.ARCHIVE
     if head.startswith(pe.MAGIC):
         return Kind.PE
-    # A long licence comment may push .version out of the head; a version line anywhere in it is enough then.
     if _PTX_START.match(head.removeprefix(b"\xef\xbb\xbf")):
         return Kind.PTX
     return Kind.UNKNOWN

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from cuttle.runtime import wire_layout as wire
+from cuttle.abi import wire_layout as wire
 
 
 class SharedWords:

@@ -1,0 +1,204 @@
+"""A lane as a scalar: the smallest Machine with which every op function compiles for AMDGPU (wave32).
+
+It serves the compile checks of `tests/ops`; the real lowering (parameters, stack, address shapes, wave64) replaces it.
+Addresses are `(space, Value)` pairs or i64 values; shared and local ones are 32-bit offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from cuttle.lower.emit import Emitter, Value
+from cuttle.lower.ops.dispatch import refusal
+
+ADDRESS_SPACE = {"generic": 0, "global": 1, "shared": 3, "const": 4, "param": 4, "local": 5}
+_SCOPES = {"cta": 'syncscope("workgroup") ', "cluster": 'syncscope("agent") ', "gpu": 'syncscope("agent") ', "sys": ""}
+_ORDERINGS = {"weak": "", "volatile": "monotonic", "relaxed": "monotonic", "acquire": "acquire", "release": "release",
+              "acq_rel": "acq_rel", "sc": "seq_cst"}  # fmt: skip
+_INTEGER_ATOMICS = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap",
+                    "dec": "udec_wrap"}  # fmt: skip
+_FLOAT_TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "f16x2": "<2 x half>",
+                "bf16x2": "<2 x bfloat>"}  # fmt: skip
+
+
+class ScalarMachine:
+    """Implements `cuttle.lower.machine.Machine` for one lane per work-item."""
+
+    def __init__(self, emitter: Emitter | None = None) -> None:
+        self.emitter = emitter or Emitter()
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise refusal("amdgpu", reason)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _pointer(self, space: str, address: Any) -> str:
+        """`ptr addrspace(n) %x` of an address."""
+        value: Value = address[1] if isinstance(address, tuple) else address
+        number = ADDRESS_SPACE[space]
+        bits = 32 if number in (3, 5) else 64
+        value = self.emitter.resize(value, bits)
+        name = self.emitter.name()
+        kind = f"ptr addrspace({number})" if number else "ptr"
+        self.emitter.line(f"{name} = inttoptr {value.typed} to {kind}")
+        return f"{kind} {name}"
+
+    def load(
+        self, space: str, bits: int, count: int, address: Any, *, ordering: str = "weak", read_only: bool = False,
+        where: Value | None = None
+    ) -> list[Value]:  # fmt: skip
+        emitter = self.emitter
+        if where is not None:
+            return self._load_where(space, bits, count, address, where)
+        atomic = _ORDERINGS[ordering] and ordering != "volatile" and bits <= 64
+        values: list[Value] = []
+        for index in range(count):
+            pointer = self._pointer(space, self.advance(address, index * bits // 8) if index else address)
+            if atomic:
+                values.append(
+                    emitter.emit(
+                        f"i{bits}", 1, f"load atomic i{bits}, {pointer} {_ORDERINGS[ordering]}, align {bits // 8}"
+                    )
+                )
+                continue
+            flag = "volatile " if ordering == "volatile" else ""
+            note = ", !invariant.load !0" if read_only and space in ("const", "param") else ""
+            values.append(emitter.emit(f"i{bits}", 1, f"load {flag}i{bits}, {pointer}, align {bits // 8}{note}"))
+        return values
+
+    def _load_where(self, space: str, bits: int, count: int, address: Any, where: Value) -> list[Value]:
+        """A branch around the load."""
+        emitter = self.emitter
+        tag = emitter.name()[1:]
+        emitter.line(f"br label %before{tag}")
+        emitter.lines.append(f"before{tag}:")
+        emitter.line(f"br i1 {where.text}, label %load{tag}, label %after{tag}")
+        emitter.lines.append(f"load{tag}:")
+        values = self.load(space, bits, count, address)
+        emitter.line(f"br label %after{tag}")
+        emitter.lines.append(f"after{tag}:")
+        return [
+            emitter.emit(f"i{bits}", 1, f"phi i{bits} [ {value.text}, %load{tag} ], [ 0, %before{tag} ]")
+            for value in values
+        ]
+
+    def advance(self, address: Any, offset: int) -> Any:
+        if isinstance(address, tuple):
+            return address[0], self.emitter.add(address[1], self.emitter.const(address[1].type, offset))
+        return self.emitter.add(address, self.emitter.const(address.type, offset))
+
+    def store(self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak") -> None:
+        atomic = _ORDERINGS[ordering] and ordering != "volatile" and bits <= 64
+        for index, value in enumerate(values):
+            pointer = self._pointer(space, self.advance(address, index * bits // 8) if index else address)
+            flag = "atomic " if atomic else "volatile " if ordering == "volatile" else ""
+            order = f" {_ORDERINGS[ordering]}" if atomic else ""
+            self.emitter.line(f"store {flag}{value.typed}, {pointer}{order}, align {bits // 8}")
+
+    def atomic(
+        self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
+        want_result: bool, ordering: str, scope: str
+    ) -> Value | None:  # fmt: skip
+        emitter = self.emitter
+        pointer = self._pointer(space, address)
+        value = operands[0]
+        order = f"{_SCOPES[scope]}{_ORDERINGS[ordering]}, align {value.bits // 8}"
+        if operation == "cas":
+            if value.bits > 64:
+                self.refuse("128-bit compare and swap")
+            name = emitter.name()
+            failure = {"acq_rel": "acquire", "release": "monotonic"}.get(_ORDERINGS[ordering], _ORDERINGS[ordering])
+            emitter.line(
+                f"{name} = cmpxchg {pointer}, {operands[0].typed}, {operands[1].typed} "
+                f"{_SCOPES[scope]}{_ORDERINGS[ordering]} {failure}, align {value.bits // 8}"
+            )
+            return emitter.emit(value.type, 1, f"extractvalue {{ {value.type}, i1 }} {name}, 0")
+        if value.bits > 64:
+            self.refuse("128-bit exchange")
+        kind = _FLOAT_TYPES.get(type_name)
+        if kind is None:
+            if operation in ("min", "max"):
+                operation = operation if type_name.startswith("s") else "u" + operation
+            name = _INTEGER_ATOMICS.get(operation, operation)
+            return emitter.emit(value.type, 1, f"atomicrmw {name} {pointer}, {value.typed} {order}")
+        cast = emitter.name()
+        emitter.line(f"{cast} = bitcast {value.typed} to {kind}")
+        old = emitter.name()
+        emitter.line(f"{old} = atomicrmw f{operation} {pointer}, {kind} {cast} {order}")
+        return emitter.emit(value.type, 1, f"bitcast {kind} {old} to {value.type}")
+
+    def fence(self, scope: str, semantics: str) -> None:
+        self.emitter.line(f"fence {_SCOPES[scope]}{_ORDERINGS[semantics]}")
+
+    # -- lanes -------------------------------------------------------------------------------------------------------
+
+    def _call(self, result: str, name: str, *arguments: Value) -> Value:
+        self.emitter.declare(f"@{name}", f"declare {result} @{name}({', '.join(a.llvm_type for a in arguments)})")
+        text = f"call {result} @{name}({', '.join(a.typed for a in arguments)})"
+        if result != "void":
+            return self.emitter.emit(result, 1, text)
+        self.emitter.line(text)
+        return self.emitter.const("i1", 0)
+
+    def special_register(self, name: str) -> Value:
+        axis = name[-1]
+        if name.startswith("%tid."):
+            return self._call("i32", f"llvm.amdgcn.workitem.id.{axis}")
+        if name.startswith("%ctaid."):
+            return self._call("i32", f"llvm.amdgcn.workgroup.id.{axis}")
+        if name == "%laneid":
+            return self.lane_index()
+        self.refuse(f"special register {name}")
+
+    def lane_index(self) -> Value:
+        return self._call("i32", "llvm.amdgcn.mbcnt.lo", self.emitter.const("i32", -1), self.emitter.const("i32", 0))
+
+    def shuffle(self, value: Value, source_lane: Value) -> Value:
+        address = self.emitter.shl(source_lane, self.emitter.const("i32", 2))
+        return self._by_words(value, lambda word: self._call("i32", "llvm.amdgcn.ds.bpermute", address, word))
+
+    def lane_of(self, value: Value, lane: Value) -> Value:
+        return self._by_words(value, lambda word: self._call("i32", "llvm.amdgcn.readlane.i32", word, lane))
+
+    def _by_words(self, value: Value, operation: Any) -> Value:
+        """Apply a 32-bit operation to the words of a value of 16, 32 or 64 bits."""
+        emitter = self.emitter
+        bits = emitter.as_bits(value)
+        if bits.bits <= 32:
+            result = emitter.resize(operation(emitter.resize(bits, 32)), bits.bits)
+        else:
+            low = operation(emitter.cast("trunc", bits, "i32"))
+            high = operation(emitter.cast("trunc", emitter.lshr(bits, emitter.const("i64", 32)), "i32"))
+            wide = emitter.shl(emitter.cast("zext", high, "i64"), emitter.const("i64", 32))
+            result = emitter.or_(emitter.cast("zext", low, "i64"), wide)
+        return emitter.bitcast(result, value.type)
+
+    def ballot(self, predicate: Value) -> Value:
+        return self._call("i32", "llvm.amdgcn.ballot.i32", predicate)
+
+    def active_mask(self) -> Value:
+        return self.ballot(self.emitter.const("i1", 1))
+
+    # -- barriers, services, addresses -------------------------------------------------------------------------------
+
+    def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
+        self._call("void", "llvm.amdgcn.s.barrier")
+        if kind in ("sync", "arrive"):
+            return None
+        return self.emitter.const("i32" if kind == "red.popc" else "i1", 0)
+
+    def warp_sync(self, member_mask: Value) -> None:
+        self._call("void", "llvm.amdgcn.wave.barrier")
+
+    def service(self, name: str, arguments: Sequence[Value], result_bits: int = 0) -> Value | None:
+        if name == "nanosleep":
+            self._call("void", "llvm.amdgcn.s.sleep", self.emitter.const("i32", 1))
+            return None
+        self.refuse(f"service {name}")
+
+    def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
+        return address
+
+    def is_space(self, space: str, address: Value) -> Value:
+        return self.emitter.icmp("ne", address, self.emitter.const("i64", 0))

@@ -1,0 +1,115 @@
+"""Worker of test_compile_amdgpu: compiles op forms for an AMD GPU. LLVM's fatal errors end the process, so it is its own.
+
+Called as `python compile_amdgpu.py TARGET PART PARTS`; prints the number of forms compiled, or the form that failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+
+import llvmlite.binding as llvm
+
+from cuttle.abi.ptx_isa import OPCODES
+from cuttle.abi.ptx_isa.syntax import expand_all
+from cuttle.errors import CuttleError
+from cuttle.lower.amdgpu.scalar_machine import ScalarMachine
+from cuttle.lower.emit import Value
+from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.forms import Form, synthesise
+from cuttle.ptx.ir import Immediate
+
+# Families with thousands of forms that differ in one token: every nth will do.
+SPARSE = {"set": 7, "setp": 2, "atom": 3, "red": 5, "cvt": 2, "slct": 3, "ld": 2, "st": 2}
+
+
+def chosen_forms() -> list[Form]:
+    forms: list[Form] = []
+    for row in OPCODES.values():
+        if row.status in ("todo", "refuse") or row.family == "control":
+            continue
+        immediates = {3: 0xCA} if row.name == "lop3" else None
+        spellings = list(expand_all(row.syntax))
+        forms.extend(synthesise(text, immediates) for text in spellings[:: SPARSE.get(row.name, 1)])
+    return forms
+
+
+def build(form: Form, name: str) -> tuple[str, dict[str, str], dict[str, str]]:
+    """A kernel that loads the operands, executes the form and stores the results."""
+    machine = ScalarMachine()
+    emitter = machine.emitter
+    offset = 0
+
+    def operand(bits: int) -> Value:
+        nonlocal offset
+        storage = 8 if bits == 1 else bits
+        pointer = emitter.name()
+        emitter.line(f"{pointer} = getelementptr i8, ptr addrspace(1) %in, i64 {offset}")
+        offset += 16
+        value = emitter.emit(f"i{storage}", 1, f"load i{storage}, ptr addrspace(1) {pointer}, align 16")
+        return emitter.cast("trunc", value, "i1") if bits == 1 else value
+
+    slots = dispatch.signature(form.instruction)
+    values: list[object] = []
+    widths = iter([width for _, width in form.sources])
+    for slot in slots.sources:
+        if slot.type == "A":
+            values.append(("?", operand(64)))
+        elif slot.type == "X":
+            values.append(slot.operand)
+        elif isinstance(slot.operand, Immediate):
+            values.append(dispatch.immediate(emitter, slot.operand, slot.type))
+        else:
+            values.append(operand(next(widths)))
+    if slots.reads_carry:
+        values.append(operand(1))
+    results = dispatch.apply(machine, form.instruction, values, [w for _, w in form.destinations], slots)
+    for index, value in enumerate(results):
+        pointer = emitter.name()
+        emitter.line(f"{pointer} = getelementptr i8, ptr addrspace(1) %out, i64 {16 * index}")
+        stored = emitter.cast("zext", value, "i8") if value.type == "i1" else value
+        emitter.line(f"store {stored.typed}, ptr addrspace(1) {pointer}, align 16")
+    body = "\n".join(emitter.lines)
+    text = f"define amdgpu_kernel void @{name}(ptr addrspace(1) %in, ptr addrspace(1) %out) {{\nentry:\n{body}\n  ret void\n}}"
+    return text, emitter.declarations, emitter.constants
+
+
+def main() -> None:
+    target_name, part, parts = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("amdgcn-amd-amdhsa")
+    machine = target.create_target_machine(cpu=target_name, opt=1, reloc="pic")
+    forms = chosen_forms()[part::parts]
+    done = 0
+    for start in range(0, len(forms), 100):
+        functions: list[str] = []
+        declarations: dict[str, str] = {}
+        constants: dict[str, str] = {}
+        for index, form in enumerate(forms[start : start + 100]):
+            try:
+                text, declared, tables = build(form, f"k{start + index}")
+            except CuttleError as error:
+                print(f"refused {form.name}: {error.message}")
+                continue
+            functions.append(text)
+            declarations.update(declared)
+            constants.update(tables)
+            done += 1
+        lines = [
+            'target triple = "amdgcn-amd-amdhsa"',
+            *constants.values(),
+            *declarations.values(),
+            *functions,
+            "!0 = !{}",
+        ]
+        module = llvm.parse_assembly("\n".join(lines))
+        module.verify()
+        assert len(machine.emit_object(module)) > 1000
+    print(f"compiled {done}")
+
+
+if __name__ == "__main__":
+    main()
