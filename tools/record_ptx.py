@@ -68,6 +68,16 @@ SWEEPS: tuple[tuple[str, list[tuple[int, int, int]]], ...] = (
     ("cvt.f64.f16", _ALL_16),
 )
 
+# Video forms with byte and half selectors of d, a, b, c.
+SELECTED = (
+    ("vadd.s32.s32.s32", ",b1,h1"), ("vadd.u32.u32.s32.sat", ",h0,b3"), ("vsub.s32.u32.u32.sat", "b2,b0,b1,"),
+    ("vabsdiff.u32.s32.u32", "h1,h1,b2,"), ("vmin.s32.s32.u32.sat", "b0,b3,h0,"), ("vmax.u32.u32.s32", ",h1,h0"),
+    ("vshl.u32.u32.u32.clamp", ",h1,b0"), ("vshr.s32.s32.u32.wrap", "h0,h1,b1,"), ("vmad.s32.s32.u32", ",b2,h1,"),
+    ("vmad.s32.s32.s32.sat.shr7", ",h0,h1,"), ("vset.s32.u32.lt", "b3,b1,h0,"), ("vadd.s32.s32.s32.add", ",b1,b2,"),
+    ("vadd2.s32.s32.s32.sat", "h1,h02,h31,"), ("vadd2.s32.s32.u32.add", "h0,,h20,"), ("vsub2.u32.u32.u32", "h10,h12,h30,"),
+    ("vadd4.u32.u32.u32.sat", "b20,b7310,,"), ("vabsdiff4.s32.s32.s32.add", "b310,,b6420,"), ("vset4.u32.u32.gt", "b1,b0123,b4567,"),
+)  # fmt: skip
+
 
 # -- forms -----------------------------------------------------------------------------------------------------------
 
@@ -90,11 +100,13 @@ def all_forms() -> list[Form]:
                 forms.extend(synthesise(spelling, {2: value}) for value in (0x0765, 0x9CBA, 0x5410))
     moves = (("mov.b32", 2), ("mov.b64", 2), ("mov.b64", 4), ("mov.b32", -2), ("mov.b64", -2), ("mov.b64", -4))
     forms.extend(synthesise(spelling, brace=brace) for spelling, brace in moves)
+    forms.extend(synthesise(spelling, selectors=tuple(text.split(","))) for spelling, text in SELECTED)
     return forms
 
 
 def count_of(form: Form) -> int:
-    return FEW if form.instruction.opcode in ("set", "slct") else COUNT
+    few = form.instruction.opcode in ("set", "slct") or form.instruction.opcode.startswith("v")
+    return FEW if few else COUNT
 
 
 def operand_types(form: Form) -> list[str]:

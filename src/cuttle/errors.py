@@ -73,9 +73,7 @@ class CuttleError(Exception):
     def at(self, *, file: str = "", kernel: str = "", instruction: str = "") -> CuttleError:
         """The same error with a place filled in where it was still unknown."""
         old = self.where
-        self.where = Where(
-            old.file or file, old.line, old.column, old.kernel or kernel, old.instruction or instruction
-        )
+        self.where = Where(old.file or file, old.line, old.column, old.kernel or kernel, old.instruction or instruction)
         return self
 
     def __str__(self) -> str:

@@ -180,4 +180,5 @@ def test_other_platforms_are_refused(monkeypatch: pytest.MonkeyPatch, capsys, pl
 
 
 def test_every_option_sets_a_knob_that_exists() -> None:
-    assert set(launch.KNOB_OPTIONS.values()) <= {knob.name for knob in KNOBS}
+    flags = {name for name in launch.FLAGS.values() if name.startswith("CUTTLE_")}
+    assert {*launch.KNOB_OPTIONS.values(), *flags} <= {knob.name for knob in KNOBS}

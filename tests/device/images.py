@@ -35,7 +35,14 @@ def build_image(folder: Path, name: str, source: str, **metadata: Any) -> Path:
     (folder / f"{name}.c").write_text(PRELUDE + source)
     (folder / "script.ld").write_text(SCRIPT)
     object_file, elf, blob = folder / f"{name}.o", folder / f"{name}.elf", folder / f"{name}.bin"
-    flags = ["-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-ffreestanding"]
+    flags = [
+        "-O2",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fno-stack-protector",
+        "-fno-asynchronous-unwind-tables",
+        "-ffreestanding",
+    ]
     subprocess.run(["gcc", *flags, f"-I{GENERATED}", "-c", folder / f"{name}.c", "-o", object_file], check=True)
     subprocess.run(["ld", "-T", folder / "script.ld", "-o", elf, object_file], check=True, capture_output=True)
     subprocess.run(["objcopy", "-O", "binary", "-j", ".all", elf, blob], check=True)

@@ -55,7 +55,9 @@ class Machine:
         return self.device.load(str(path), symbols)
 
     def completed(self, stream: int = 1) -> int:
-        return int(self.shared.status.u64[(wire.STREAMS_AT + stream * wire.STREAM_SIZE + wire.STREAM_COMPLETED_AT) // 8])
+        return int(
+            self.shared.status.u64[(wire.STREAMS_AT + stream * wire.STREAM_SIZE + wire.STREAM_COMPLETED_AT) // 8]
+        )
 
     def wait(self, seconds: float = 10.0) -> None:
         """Until all jobs are done."""

@@ -52,9 +52,16 @@ def storage_bits(width: int) -> int:
     return 8 if width == 1 else width
 
 
-def add_function(module: Module, form: Form, name: str, lanes: int, uniform: frozenset[int] = frozenset()) -> None:
+def add_function(
+    module: Module,
+    form: Form,
+    name: str,
+    lanes: int,
+    uniform: frozenset[int] = frozenset(),
+    machine: Any = None,
+) -> None:
     """`void name(inputs..., carry_in?, outputs..., carry_out?, i64 count)`; operands in `uniform` are scalars."""
-    machine = PureMachine()
+    machine = machine or PureMachine()
     emitter = machine.emitter
     sources = [*form.sources, *([("pred", 1)] if form.carry_in else [])]
     destinations = [*form.destinations, *([("pred", 1)] if form.carry_out else [])]

@@ -51,9 +51,7 @@ CASES: tuple[tuple[str, Callable[[float], float], float, float, float], ...] = (
 
 
 @pytest.mark.parametrize(("spelling", "function", "low", "high", "bound"), CASES)
-def test_accuracy(
-    spelling: str, function: Callable[[float], float], low: float, high: float, bound: float
-) -> None:
+def test_accuracy(spelling: str, function: Callable[[float], float], low: float, high: float, bound: float) -> None:
     stream = Stream(7)
     column = []
     for _ in range(4096):

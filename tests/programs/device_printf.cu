@@ -22,7 +22,7 @@ __global__ void print_conversions()
 }
 
 // Conversions that few programs use; what a real device makes of them is in the record.
-// A width or precision of `*` is missing on purpose: devices do not know it, and an H200 stopped with an illegal address.
+// A width or precision of `*` is missing on purpose: no device knows it, and an H200 stopped with an illegal address.
 __global__ void print_unusual()
 {
     printf("%hd|%hu|%5c|\n", static_cast<short>(-3), static_cast<unsigned short>(65535), 'x');

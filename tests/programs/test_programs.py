@@ -69,6 +69,17 @@ def recorded(program: Program) -> dict[str, Any]:
     return entry
 
 
+@each_program
+def test_record_is_fresh(program: Program) -> None:
+    """The record belongs to these sources and says where it comes from; needs neither nvcc nor a device."""
+    entry = recorded(program)
+    for fact in ("gpu", "driver", "nvcc", "date"):
+        assert entry[fact] not in ("", "unknown"), fact
+    assert "H200" in entry["gpu"]
+    stdout = entry["normal"]["stdout"].encode()
+    assert hashlib.sha256(stdout).hexdigest() == entry["normal"]["stdout_sha256"], "the text is not what was hashed"
+
+
 @pytest.mark.nvcc
 @pytest.mark.device
 @each_program

@@ -144,5 +144,7 @@ def write_pe(fatbins: bytes, imports: tuple[str, ...] = ()) -> bytes:
 def write_archive(members: dict[str, bytes]) -> bytes:
     result = b"!<arch>\n"
     for name, data in members.items():
-        result += f"{name + '/':<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+        result += (
+            f"{name + '/':<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+        )
     return result

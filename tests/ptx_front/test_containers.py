@@ -19,8 +19,15 @@ from cuttle.ptx.containers.fatbin import (
     read_fatbins,
 )
 from cuttle.ptx.containers.recognise import Kind, recognise
-
-from .container_writer import Entry, write_archive, write_cubin, write_elf, write_fatbin, write_pe, write_program
+from tests.ptx_front.container_writer import (
+    Entry,
+    write_archive,
+    write_cubin,
+    write_elf,
+    write_fatbin,
+    write_pe,
+    write_program,
+)
 
 PTX = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n" * 3
 

@@ -43,6 +43,7 @@ LAUNCH = Struct(
         Field("grid_id", "u64"),
         Field("parameter_bytes", "u32"),
         Field("pad", "u32"),
+        Field("workspace", "u64", 1, "cooperative launches: zeroed memory of the grid; %envreg1 is its high half, %envreg2 its low"),
     ),
     "one per launch; code only reads it",
 )

@@ -103,16 +103,22 @@ CACHE_DIR = Knob("CUTTLE_CACHE_DIR", "path", "", "folder of compiled kernels; em
 CACHE_BYTES = Knob("CUTTLE_CACHE_BYTES", "bytes", "2g", "size of that folder at which the oldest entries are removed")
 CACHE = Knob("CUTTLE_CACHE", "switch", "1", "0: compiled kernels are not kept on disk")
 COMPILE_WORKERS = Knob("CUTTLE_COMPILE_WORKERS", "whole", "", "processes that compile kernels; empty: chosen by cores")
-COMPILE_TIMEOUT = Knob("CUTTLE_COMPILE_TIMEOUT", "seconds", "600", "longest time the compilation of one kernel may take")
+COMPILE_TIMEOUT = Knob(
+    "CUTTLE_COMPILE_TIMEOUT", "seconds", "600", "longest time the compilation of one kernel may take"
+)
 OPTIMIZATION = Knob("CUTTLE_OPTIMIZATION", "whole", "2", "how hard LLVM optimises kernels: 0 or 2")
 AFFINE = Knob("CUTTLE_AFFINE", "switch", "1", "0: kernels are compiled without proofs about indices (slower)")
 PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: the slow truthful way of compiling, to find out who is wrong")
 EXACT_NAN = Knob("CUTTLE_EXACT_NAN", "switch", "1", "0: NaN results may have other bits than NVIDIA's")
 SPECIALISE = Knob("CUTTLE_SPECIALISE", "switch", "1", "0: kernels are compiled for any block shape, once")
 EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one beside the client library")
-TRACE = Knob("CUTTLE_TRACE", "path", "", "folder for the run's trace")
-PRINTF_FIFO = Knob("CUTTLE_PRINTF_FIFO", "bytes", "8m", "room for device printf between two synchronisations, at most 8m")
-LAUNCH_BLOCKING = Knob("CUDA_LAUNCH_BLOCKING", "switch", "0", "1: every launch waits for its kernel (NVIDIA's variable)")
+TRACE = Knob("CUTTLE_TRACE", "switch", "0", "1: say on stderr what the program asks for that is not supported")
+PRINTF_FIFO = Knob(
+    "CUTTLE_PRINTF_FIFO", "bytes", "8m", "room for device printf between two synchronisations, at most 8m"
+)
+LAUNCH_BLOCKING = Knob(
+    "CUDA_LAUNCH_BLOCKING", "switch", "0", "1: every launch waits for its kernel (NVIDIA's variable)"
+)
 
 KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,

@@ -73,7 +73,8 @@ REQUESTS: tuple[Request, ...] = (
         LOG_PAYLOAD,
         "kind 1: one image (PTX text without NUL, ELF, or fat binary by its own magic); 2: fat binary of a version 1"
         " wrapper; 3: version 2 wrapper: object 0 is the linked fat binary, the others the per-object ones."
-        " A fat binary includes its 16-byte header.",
+        " A fat binary includes its 16-byte header. Plus 256: a library, which belongs to no context and outlives its reset"
+        " (its variables are initialised anew then).",
         values_on_error=True,
     ),
     Request(11, "MODULE_UNLOAD", ("module",)),

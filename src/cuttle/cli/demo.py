@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from cuttle.cli.devices import client_environment, require_client
 from cuttle.cli.command_line import verb
+from cuttle.cli.devices import client_environment, require_client
 from cuttle.cli.render import Style
 from cuttle.cli.result import Remark, Result, Text
 from cuttle.errors import CuttleError

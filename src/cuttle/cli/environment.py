@@ -25,9 +25,10 @@ def platform_problem() -> str:
 
 
 def prepended(folder: str, path: str | None) -> str:
-    """`folder` in front of a colon-separated list, named once."""
-    rest = [entry for entry in (path or "").split(":") if entry and entry != folder]
-    return ":".join([folder, *rest])
+    """`folder` in front of a colon-separated list, named once. Empty entries stay: they mean the current folder."""
+    if not path:
+        return folder
+    return ":".join([folder, *(entry for entry in path.split(":") if entry != folder)])
 
 
 def client_variables(environment: dict[str, str], *, prefer_ours: bool = False) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from cuttle.cli.devices import devices
 from cuttle.cli.command_line import verb
+from cuttle.cli.devices import devices
 from cuttle.cli.render import Style, size_text
 from cuttle.cli.result import Block, Result, Table, Text
 from cuttle.errors import CuttleError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuttle.abi.knobs import KNOBS, Knob
-from cuttle.cli.launch import KNOB_OPTIONS
+from cuttle.cli.launch import FLAGS, KNOB_OPTIONS
 
 KINDS = {
     "text": "text",
@@ -22,7 +22,7 @@ def kind_text(knob: Knob) -> str:
 
 def option_of(knob: Knob) -> str:
     """The option of `cuttle run` that sets the knob, or an empty string."""
-    return next((option for option, name in KNOB_OPTIONS.items() if name == knob.name), "")
+    return next((option for option, name in {**KNOB_OPTIONS, **FLAGS}.items() if name == knob.name), "")
 
 
 def knob_page(knob: Knob) -> str:

@@ -16,6 +16,8 @@ FAILED, NOT_RUNNABLE, NOT_FOUND = 125, 126, 127
 
 DEVICES = ("cpu",)
 
+FLAGS = {"--prefer-ours": "prefer-ours", "--trace": "CUTTLE_TRACE"}
+
 # Option → knob.
 KNOB_OPTIONS = {
     "--threads": "CUTTLE_THREADS",
@@ -39,6 +41,7 @@ Options:
   --timeout SECONDS           stop a kernel that runs longer (default: never)
   --cache-dir FOLDER          where compiled kernels are kept
   --prefer-ours               win over a libcuda.so.1 that the program brings along
+  --trace                     say on stderr what the program asks for that is not supported
   -h, --help                  this page
 
 Exit codes: the program's own; 125 Cuttle failed, 126 the program cannot be run, 127 it was not found.
@@ -87,8 +90,8 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         position += 1
         if argument in ("-h", "--help"):
             return {"help": "1"}, []
-        if argument == "--prefer-ours":
-            settings["prefer-ours"] = "1"
+        if argument in FLAGS:
+            settings[FLAGS[argument]] = "1"
             continue
         name, equals, value = argument.partition("=")
         if name != "--device" and name not in KNOB_OPTIONS:
@@ -170,7 +173,7 @@ def initial_environment() -> dict[str, str]:
 
 
 def find_program(name: str) -> str:
-    """Path of the program as a shell would find it."""
+    """Path of the program as a shell would find it, with the nvidia-smi stand-in first on PATH."""
     if "/" in name:
         if not os.path.lexists(name):
             raise Refusal(NOT_FOUND, "CLI-0301", f"{name}: no such file")
@@ -181,7 +184,7 @@ def find_program(name: str) -> str:
         if not os.access(name, os.X_OK):
             raise Refusal(NOT_RUNNABLE, "CLI-0302", f"{name} is not executable", f"Try chmod +x {name}")
         return name
-    for folder in os.get_exec_path():
+    for folder in (environment.PROGRAM_FOLDER, *os.get_exec_path()):
         path = f"{folder or '.'}/{name}"
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path

@@ -47,18 +47,14 @@ CUresult place_on_device(uint64_t address, uint64_t bytes, place *found) {
 
 /* ------------------------------------------------------------------------------------------------ plain copies */
 
-typedef struct host_copy {
-    block_copy copy;
-} host_copy;
-
 /* Runs as a graph's host function, possibly many times: the description stays. */
-static void run_host_copy(void *argument) { block_copy_run(&((host_copy *)argument)->copy); }
+static void run_host_copy(void *argument) { block_copy_run(argument); }
 
 static CUresult copy_in_graph(const block_copy *copy, stream *on) {
-    host_copy *kept = malloc(sizeof *kept);
+    block_copy *kept = malloc(sizeof *kept);
     if (kept == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    kept->copy = *copy;
-    return host_call_submit(on, run_host_copy, kept);
+    *kept = *copy;
+    return host_call_submit(on, run_host_copy, kept, CU_GRAPH_NODE_TYPE_MEMCPY);
 }
 
 CUresult copy_async(const place *destination, const place *source, uint64_t bytes, stream *on) {

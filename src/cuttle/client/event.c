@@ -10,6 +10,8 @@ static event *events[CUTTLE_EVENT_SLOTS];
 static uint32_t next_slot;
 static event *spare; /* destroyed ones: kept, so that a stale handle is recognised */
 
+event *event_of_slot(uint32_t slot) { return slot < CUTTLE_EVENT_SLOTS ? events[slot] : NULL; }
+
 static CUresult event_of(CUevent handle, event **found) {
     if (!has_tag(handle, TAG_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     *found = (event *)handle;

@@ -14,4 +14,6 @@ typedef struct event {
     struct event *next;
 } event;
 
+event *event_of_slot(uint32_t slot);
+
 #endif

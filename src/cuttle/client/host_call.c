@@ -36,7 +36,7 @@ bool host_call_service(void) {
     return service_runs;
 }
 
-CUresult host_call_submit(stream *to, CUhostFn function, void *data) {
+CUresult host_call_submit(stream *to, CUhostFn function, void *data, unsigned node_kind) {
     static uint64_t tickets;
     cuttle_record_host_call *record;
     if (!host_call_service()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -46,5 +46,5 @@ CUresult host_call_submit(stream *to, CUhostFn function, void *data) {
     record->call_kind = 0;
     record->pad = 0;
     record->ticket = __atomic_add_fetch(&tickets, 1, __ATOMIC_RELAXED);
-    return emit_commit(to, record, CU_GRAPH_NODE_TYPE_HOST);
+    return emit_commit(to, record, node_kind);
 }

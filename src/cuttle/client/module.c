@@ -132,7 +132,7 @@ CUresult module_load(module **loaded, const void *image, const jit_options *opti
     os_lock_take(&load_lock);
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
     if ((count = find_objects(image, &kind, objects, sizes, MAXIMUM_OBJECTS)) != 0) {
-        request_argument(&call, kind);
+        request_argument(&call, kind | (is_library ? 0x100u : 0)); /* libraries belong to no context */
         request_argument(&call, count);
         for (int i = 0; i < 6; i++) request_argument(&call, options->arguments[i]);
         result = send_objects(&call, count, objects, sizes, &joined);
@@ -159,7 +159,7 @@ CUresult module_load(module **loaded, const void *image, const jit_options *opti
     return CUDA_SUCCESS;
 }
 
-CUresult module_load_file(const char *path, void **bytes) {
+CUresult module_load_file(const char *path, void **bytes, size_t *size) {
     FILE *file = fopen(path, "rb");
     if (file == NULL) return CUDA_ERROR_FILE_NOT_FOUND;
     fseek(file, 0, SEEK_END);
@@ -170,6 +170,7 @@ CUresult module_load_file(const char *path, void **bytes) {
     if (memory != NULL && fread(memory, 1, (size_t)count, file) == (size_t)count) {
         memset(memory + count, 0, 16); /* PTX text ends with a NUL */
         *bytes = memory;
+        *size = (size_t)count;
         result = CUDA_SUCCESS;
     } else {
         free(memory);
@@ -215,6 +216,17 @@ void modules_forget(context *of) {
 }
 
 /* ------------------------------------------------------------------------------------------------ kernels, variables */
+
+function *function_of_id(uint32_t id) {
+    function *found = NULL;
+    os_lock_take(&modules_lock);
+    for (module *each = modules; each != NULL && found == NULL; each = each->next) {
+        found = each->functions;
+        while (found != NULL && found->id != id) found = found->next;
+    }
+    os_lock_release(&modules_lock);
+    return found;
+}
 
 static function *known_function(module *of, const char *name) {
     for (function *each = LOAD(of->functions); each != NULL; each = each->next) {

@@ -45,12 +45,13 @@ void jit_logs_give(const jit_options *options, const uint8_t *logs, size_t bytes
 /* Bytes of an image by its own headers (fat binary, ELF, PTX text); 0 if it is none of them. */
 size_t image_bytes(const void *image);
 CUresult module_load(module **loaded, const void *image, const jit_options *options, bool is_library);
-CUresult module_load_file(const char *path, void **bytes);
+CUresult module_load_file(const char *path, void **bytes, size_t *count); /* free the bytes */
 CUresult function_of(CUfunction handle, function **found);
 CUresult function_attribute(const function *of, CUfunction_attribute attribute, int *value);
 CUresult function_attribute_set(function *of, CUfunction_attribute attribute, int value);
 CUresult module_function(module *of, const char *name, function **found);
 CUresult module_global(module *of, const char *name, CUdeviceptr *address, size_t *bytes, bool managed_only);
 void module_unload(module *of);
+function *function_of_id(uint32_t id); /* by kernel number */
 
 #endif

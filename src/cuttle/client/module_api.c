@@ -35,9 +35,10 @@ CUresult cuModuleLoadFatBinary(CUmodule *mod, const void *fatCubin) { return cuM
 
 CUresult cuModuleLoad(CUmodule *mod, const char *fname) {
     void *bytes;
+    size_t size;
     ENTER();
     if (mod == NULL || fname == NULL) return CUDA_ERROR_INVALID_VALUE;
-    TRY(module_load_file(fname, &bytes));
+    TRY(module_load_file(fname, &bytes, &size));
     CUresult result = cuModuleLoadData(mod, bytes);
     free(bytes);
     return result;
@@ -155,9 +156,10 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                unsigned numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned numLibraryOptions) {
     void *bytes;
+    size_t size;
     ENTER_WITHOUT_CONTEXT();
     if (library == NULL || fileName == NULL) return CUDA_ERROR_INVALID_VALUE;
-    TRY(module_load_file(fileName, &bytes));
+    TRY(module_load_file(fileName, &bytes, &size));
     CUresult result = cuLibraryLoadData(library, bytes, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
                                         libraryOptionValues, numLibraryOptions);
     free(bytes);

@@ -118,10 +118,10 @@ CUresult capture_forbids(stream *on) {
 
 CUresult emit_begin(stream *to, uint32_t kind, size_t bytes, void **record) {
     if (UNLIKELY(to->capturing)) {
-        cuttle_record *made = calloc(1, (bytes + 7) / 8 * 8);
+        size_t slots = (bytes + CUTTLE_SLOT_BYTES - 1) / CUTTLE_SLOT_BYTES;
+        cuttle_record *made = calloc(slots, CUTTLE_SLOT_BYTES);
         if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-        *made = (cuttle_record){.kind = (uint16_t)kind, .stream = to->slot,
-                                .slots = (uint16_t)((bytes + CUTTLE_SLOT_BYTES - 1) / CUTTLE_SLOT_BYTES)};
+        *made = (cuttle_record){.kind = (uint16_t)kind, .slots = (uint16_t)slots, .stream = to->slot};
         *record = made;
         return CUDA_SUCCESS;
     }
@@ -339,7 +339,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
     ENTER();
     if (fn == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &of));
-    return host_call_submit(of, fn, userData);
+    return host_call_submit(of, fn, userData, CU_GRAPH_NODE_TYPE_HOST);
 }
 
 typedef struct callback_call {
@@ -363,5 +363,5 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     callback_call *call = malloc(sizeof *call);
     if (call == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     *call = (callback_call){callback, hStream, userData};
-    return host_call_submit(of, run_callback, call);
+    return host_call_submit(of, run_callback, call, CU_GRAPH_NODE_TYPE_HOST);
 }

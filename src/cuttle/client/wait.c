@@ -50,7 +50,7 @@ static CUresult wait_slots(bool blocking_only) {
     uint64_t wanted[slots];
     for (uint32_t slot = 0; slot < slots; slot++) {
         cuttle_stream_slot *stream = &client.streams[slot];
-        bool skip = (stream->flags & 1) == 0 || (blocking_only && (stream->flags & 2) != 0);
+        bool skip = blocking_only && (stream->flags & 2) != 0; /* a destroyed stream (flags 0) may still have work */
         wanted[slot] = skip ? 0 : LOAD(stream->submitted);
     }
     for (uint32_t slot = 0; slot < slots && result == CUDA_SUCCESS; slot++) result = wait_sequence(slot, wanted[slot]);

@@ -38,46 +38,35 @@ class Device(Protocol):
     @property
     def running(self) -> bool:
         """Whether it is ready for jobs."""
-        ...
 
     def start(self) -> None:
         """Makes it ready for jobs; does nothing if it is. Raises DeviceLost."""
-        ...
 
     def set_limits(self, heap_base: int, heap_bytes: int, local_bytes: int) -> None:
         """Where device malloc takes its memory from, and the local memory (stack) a thread may take."""
-        ...
 
     def submit(self, record: bytes | memoryview, slots: int) -> None:
         """Queues one job; waits for room if there is none. Raises DeviceLost."""
-        ...
 
     def submit_launch(self, record: memoryview, slots: int, image: int) -> None:
         """Queues a LAUNCH record of the client's ring as a job that runs `image`."""
-        ...
 
     def load(self, path: str, symbols: int) -> int:
         """Queues the loading of an image file; returns the index that launches name."""
-        ...
 
     def unload(self, image: int) -> None: ...
 
     def wake(self) -> None:
         """Tells a sleeping device that there are jobs. `submit` alone does not."""
-        ...
 
     def finished(self) -> int:
         """All jobs at positions before this one are done."""
-        ...
 
     def descriptors(self) -> Sequence[int]:
         """Descriptors that become readable when the device's state has changed."""
-        ...
 
     def look(self) -> Fault | None:
         """To be called when a descriptor is readable: what stopped the device, or None if it is well."""
-        ...
 
     def reset(self) -> None:
         """Ends it with all its jobs and images. `start` makes a fresh one."""
-        ...

@@ -11,22 +11,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cuttle.errors import PtxError
+from cuttle.ptx.constants import MASK64
 from cuttle.ptx.declarations import SPACES, read_parameters, read_variables
 from cuttle.ptx.ir import (
     TYPE_BITS,
     CallTarget,
     Function,
     Guard,
+    Immediate,
     Instruction,
     Label,
     LabelMark,
     Location,
     Operand,
+    Parameter,
     Prototype,
     Register,
     Statement,
     Symbol,
     Variable,
+    Vector,
+    parameter_registers,
 )
 from cuttle.ptx.opcode_roots import split_opcode
 from cuttle.ptx.operands import OperandError, OperandReader, register_names, split_operands
@@ -38,7 +43,7 @@ _STATEMENT = re.compile(
     (?:@\s*(!?\s*[%$\w]+)\s*)?([a-z]\w*(?:\.\w+(?:::\w+)*)*)(?=[\s;{\[(%!-])(?!\s*:)\s*([^;]*);     # 1 2 3 instruction
   | ([$%A-Za-z_][\w$]*)\s*:(?!:)                                                              # 4 label
   | ([{}])                                                                                    # 5 block
-  | \.loc\s+(\d+)\s+(\d+)(?:\s+\d+)?(?:\s*,\s*function_name\s+[$%\w]+(?:\s*\+\s*\w+)?\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?\s
+  | \.loc\s+(\d+)\s+(\d+)(?:\s+\d+)?(?:\s*,\s*function_name\s+[$%\w]+(?:\s*\+\s*\w+)?\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?(?!\w)
                                                                                               # 6 7 .loc
   | \.(\w+)([^;]*);                                                                           # 8 9 directive
   | (;)                                                                                       # 10 empty
@@ -92,7 +97,7 @@ class BodyReader:
     def read(self, start: int, end: int, first_line: int) -> list[Statement]:
         """Read `text[start:end]`, the part between the outer braces, whose first line has number `first_line`."""
         for parameter in (*self.function.results, *self.function.parameters):
-            self._declare_parameter(parameter.name, parameter.space, parameter.type)
+            self._declare_parameter(parameter)
         text = self.source.text
         end = start + len(text[start:end].rstrip())
         count = text.count
@@ -124,15 +129,16 @@ class BodyReader:
                         operands = tuple([memo[piece] for piece in rest.split(",")])
                     except KeyError:
                         operands, extra = self._read_operands(shape, rest, match.start(3))
+                        if self.operands.sums:
+                            self._emit_sums(location)
                         if extra:
                             modifiers = (*shape[1], extra)
                             append(Instruction(shape[0], modifiers, shape[2], operands, guard, location))
                             continue
                     append(Instruction(shape[0], shape[1], shape[2], operands, guard, location))
-                elif shape[3] == _BRANCH:
-                    append(self._branch(shape, rest, guard, location, match.start(3)))
                 else:
-                    append(self._call(shape, rest, guard, location, match.start(3)))
+                    read = self._branch if shape[3] == _BRANCH else self._call
+                    append(read(shape, rest, guard, location, match.start(3)))
             elif kind == 4:
                 self._label(match[4], match.start(4), position, end)
             elif kind == 5:
@@ -166,7 +172,7 @@ class BodyReader:
 
     def _drop_unused_elements(self) -> None:
         """Naming one component of a vector register declared all four; keep those that occur."""
-        used = set()
+        used: set[str] = set()
         for statement in self.statements:
             if isinstance(statement, Instruction):
                 call = statement.call
@@ -243,7 +249,7 @@ class BodyReader:
             return None
         indexed_is_address = root not in ("mov", "cvta")
         operand = self.operands.read(self.scope, text, indexed_is_address)
-        if indexed_is_address or "[" not in text:
+        if (indexed_is_address or "[" not in text) and not self.operands.sums:
             memo[piece] = operand
         return operand
 
@@ -254,7 +260,16 @@ class BodyReader:
             message += " (is the `;` of this statement missing?)"
         return self.error(error.code, offset, message, instruction=instruction)
 
-    def _branch(self, shape: OpcodeShape, rest: str, guard: Guard | None, location: Location, offset: int) -> Instruction:
+    def _emit_sums(self, location: Location) -> None:
+        """The additions for operands `%r1+4`, before their statement. They change nothing if it does not execute."""
+        for result, base, offset, type_name in self.operands.sums:
+            operands = (result, base, Immediate(offset & MASK64))
+            self.statements.append(Instruction("add", (type_name,), (type_name,), operands, None, location))
+        self.operands.sums.clear()
+
+    def _branch(
+        self, shape: OpcodeShape, rest: str, guard: Guard | None, location: Location, offset: int
+    ) -> Instruction:
         pieces = rest.split(",")
         match = _NAME.match(pieces[-1])
         wanted = 2 if shape[0] == "brx.idx" else 1
@@ -263,6 +278,7 @@ class BodyReader:
         operands: tuple[Operand, ...] = (Label(match[1]),)
         if wanted == 2:
             operands = self._read_operands(shape, pieces[0], offset)[0] + operands
+        self._emit_sums(location)
         self.label_uses.append((len(self.statements), self.scope, offset))
         return Instruction(shape[0], shape[1], shape[2], operands, guard, location)
 
@@ -287,9 +303,11 @@ class BodyReader:
                 if match is None or pieces:
                     raise OperandError("PTX-0106", f"`call {rest.strip()[:60]}` has too many parts")
                 prototype = match[1]
-                self.label_uses.append((len(self.statements), self.scope, offset))
         except OperandError as error:
             raise self._operand_error(error, rest, offset, "call " + rest.strip()) from None
+        self._emit_sums(location)
+        if prototype is not None:
+            self.label_uses.append((len(self.statements), self.scope, offset))
         target = CallTarget(callee, results, arguments, prototype)
         return Instruction(shape[0], shape[1], shape[2], (), guard, location, target)
 
@@ -395,15 +413,21 @@ class BodyReader:
 
     # -- declarations -------------------------------------------------------------------------------------------
 
-    def _declare_parameter(self, name: str, space: str, type_name: str) -> None:
+    def _declare_parameter(self, parameter: Parameter) -> None:
+        name = parameter.name
         if name in self.scope.names:
             raise self.error("PTX-0204", 0, f"parameter `{name}` is declared twice")
         self.names.used.add(name)
-        if space == "reg":
-            self.function.registers[name] = type_name
-            self.scope.names[name] = Register(name)
-        else:
+        if parameter.space != "reg":
             self.scope.names[name] = Symbol(name)
+            return
+        registers = [Register(register) for register in parameter_registers(parameter)]
+        self.function.registers.update((register.name, parameter.type) for register in registers)
+        self.names.used.update(register.name for register in registers)
+        # The elements can be named too: printed IR names them.
+        self.scope.names.update((register.name, register) for register in registers)
+        if len(registers) > 1:
+            self.scope.names[name] = Vector(tuple(registers))
 
     def _directive(self, word: str, start: int, stop: int) -> None:
         if word == "reg":

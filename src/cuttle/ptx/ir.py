@@ -242,7 +242,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A formal parameter; `offset` is its byte offset in the parameter buffer (natural alignment, as the ABI says)."""
+    """A formal parameter; `offset` is its byte offset in the parameter buffer (natural alignment, as the ABI says).
+
+    A parameter of space `reg` is a register of its name, or several for a vector: see `parameter_registers`.
+    """
 
     name: str
     type: str
@@ -250,6 +253,14 @@ class Parameter:
     align: int
     offset: int
     space: str = "param"
+
+
+def parameter_registers(parameter: Parameter) -> tuple[str, ...]:
+    """The registers of a `.reg` parameter: its own name, or `name$x`, `name$y`, ... for `.reg .v2 .u32 name`."""
+    width = parameter.size_bytes * 8 // TYPE_BITS[parameter.type]
+    if width <= 1:
+        return (parameter.name,)
+    return tuple(f"{parameter.name}${'xyzw'[n] if width <= 4 else n}" for n in range(width))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ class LinkInput:
 
 
 def link_texts(
-    texts: Sequence[tuple[str, bytes | str]], provided: frozenset[str] = DEVICE_FUNCTIONS, allow_unresolved: bool = False
+    texts: Sequence[tuple[str, bytes | str]],
+    provided: frozenset[str] = DEVICE_FUNCTIONS,
+    allow_unresolved: bool = False,
 ) -> Module:
     """Parse and link (name, PTX text) pairs. Raises PtxError."""
     inputs = [LinkInput(name, parse_module(text, name)) for name, text in texts]
@@ -133,10 +135,7 @@ class _Linker:
             self.definitions[name] = new
             return
         if _space(old.thing) != _space(new.thing):
-            raise PtxError(
-                "PTX-0403",
-                f"`{name}` is a {_space(old.thing)} in {self._name(old)} but a {_space(new.thing)} in {self._name(new)}",
-            )
+            raise self._disagreement(name, old.module, _space(old.thing), new)
         if old.linkage == new.linkage == "visible":
             raise PtxError("PTX-0402", f"`{name}` is defined in {self._name(old)} and in {self._name(new)}")
         if old.linkage == new.linkage == "common":
@@ -149,6 +148,10 @@ class _Linker:
         strength = {"visible": 3, "common": 2, "weak": 1}
         if strength.get(new.linkage, 0) > strength.get(old.linkage, 0):
             self.definitions[name] = new
+
+    def _disagreement(self, name: str, index: int, kind: str, definition: _Definition) -> PtxError:
+        other = f"a {_space(definition.thing)} in {self._name(definition)}"
+        return PtxError("PTX-0403", f"`{name}` is a {kind} in {self.inputs[index].name} but {other}")
 
     def _name(self, definition: _Definition) -> str:
         return self.inputs[definition.module].name
@@ -164,6 +167,9 @@ class _Linker:
             for variable in module.variables.values():
                 self._merge_variable(result, index, rename_variable(variable, rename), variable.name)
             for function in module.functions.values():
+                definition = self.definitions.get(function.name)
+                if function.statements is None and definition is not None and isinstance(definition.thing, Variable):
+                    raise self._disagreement(function.name, index, "function", definition)
                 if self._is_wanted(index, function):
                     moved = rename_function(_with_files(function, files), rename)
                     self._check_declared(index, function)
@@ -209,16 +215,10 @@ class _Linker:
             chosen = definition.thing
             if variable.linkage == "extern":
                 if _space(chosen) != _space(variable):
-                    raise PtxError(
-                        "PTX-0403",
-                        f"`{original}` is a {_space(variable)} in {self.inputs[index].name} but a {_space(chosen)} in "
-                        f"{self._name(definition)}",
-                    )
+                    raise self._disagreement(original, index, _space(variable), definition)
                 return
             if definition.module == index and isinstance(chosen, Variable):
-                result.variables[original] = replace(
-                    rename_variable(chosen, self.renames[index]), name=original
-                )
+                result.variables[original] = replace(rename_variable(chosen, self.renames[index]), name=original)
             return
         known = result.variables.get(variable.name)
         if known is not None:  # the same external symbol, declared by several modules

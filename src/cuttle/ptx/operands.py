@@ -50,6 +50,7 @@ def split_operands(text: str) -> list[str]:
     if not any(character in text for character in "{[("):
         return pieces
     result: list[str] = []
+    parts: list[str] = []
     depth = 0
     for piece in pieces:
         if depth:
@@ -93,6 +94,8 @@ class OperandReader:
         self.names = names
         self.variables = variables
         self.symbols = symbols
+        # Sums (result, register, constant, type) that the statement being read needs computed before it.
+        self.sums: list[tuple[Register, Register, int, str]] = []
 
     def read(self, scope: Scope, text: str, indexed_is_address: bool) -> Operand:
         """One operand. `indexed_is_address`: `name[2]` is a memory operand (all but `mov` and `cvta`)."""
@@ -150,10 +153,22 @@ class OperandReader:
         match = _OFFSET.match(text)
         if match and match[1] != "WARP_SZ":
             base = self.named(scope, match[1])
+            if isinstance(base, Register):
+                return self._sum(base, self.offset(match[2], match[3]), text)
             if not isinstance(base, Symbol):
-                raise OperandError("PTX-0106", f"`{text[:60]}`: an offset can be added to a symbol only")
+                raise OperandError("PTX-0106", f"`{text[:60]}`: an offset can be added to a symbol or register only")
             return Symbol(base.name, base.offset + self.offset(match[2], match[3]))
         return None
+
+    def _sum(self, base: Register, offset: int, text: str) -> Register:
+        """`%r1+4` as a value: the IR has no such operand, so an `add` to a new register goes before."""
+        width = TYPE_BITS[self.names.function.registers[base.name]]
+        if width not in (16, 32, 64):
+            raise OperandError("PTX-0106", f"`{text[:60]}`: nothing can be added to this register")
+        result = Register(self.names.unique(f"{base.name}$sum"))
+        self.names.function.registers[result.name] = f"b{width}"
+        self.sums.append((result, base, offset, f"s{width}"))
+        return result
 
     def named(self, scope: Scope, name: str) -> Operand:
         """What a bare name means: register, vector register, special register, or symbol."""
@@ -270,7 +285,8 @@ class OperandReader:
                 if "{" in part or "[" in part:
                     raise OperandError("PTX-0106", f"`{text[:60]}`: vectors do not nest")
                 element = self.read(scope, part, False)
-                scope.memo[part] = element
+                if not self.sums:
+                    scope.memo[part] = element
             if not isinstance(element, Register | Immediate | Sink | SpecialRegister | Symbol | Negated):
                 raise OperandError("PTX-0106", f"`{part.strip()[:60]}` cannot be a vector element")
             elements.append(element)

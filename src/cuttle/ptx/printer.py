@@ -33,6 +33,7 @@ from cuttle.ptx.ir import (
     TextureOperand,
     Variable,
     Vector,
+    parameter_registers,
 )
 
 _PER_LINE = 12
@@ -108,6 +109,10 @@ def _parameters(parameters: tuple[Parameter, ...]) -> str:
 
 def _parameter(parameter: Parameter) -> str:
     width = TYPE_BITS[parameter.type] // 8 or 1
+    count = parameter.size_bytes // width
+    if parameter.space == "reg":
+        vector = f" .v{count}" if count > 1 else ""
+        return f".reg{vector} .{parameter.type} {parameter.name}"
     align = f" .align {parameter.align}" if parameter.align != width else ""
     return f".{parameter.space}{align} .{parameter.type} {parameter.name}{_extent(parameter.size_bytes, width)}"
 
@@ -120,7 +125,10 @@ def _extent(size_bytes: int, width: int) -> str:
 
 
 def _registers(function: Function) -> Iterator[str]:
-    formal = {p.name for p in (*function.results, *function.parameters) if p.space == "reg"}
+    formal: set[str] = set()
+    for parameter in (*function.results, *function.parameters):
+        if parameter.space == "reg":
+            formal.update(parameter_registers(parameter))
     by_type: dict[str, list[str]] = {}
     for name, type_name in function.registers.items():
         if name not in formal:

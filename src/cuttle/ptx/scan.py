@@ -171,9 +171,7 @@ def scan_bytes(
 class _FileScanner:
     """Collects what one file carries."""
 
-    def __init__(
-        self, found: ScanFile, unsupported: Unsupported | None, compute_capability: tuple[int, int]
-    ) -> None:
+    def __init__(self, found: ScanFile, unsupported: Unsupported | None, compute_capability: tuple[int, int]) -> None:
         self.found = found
         self.unsupported = unsupported
         self.compute_capability = compute_capability

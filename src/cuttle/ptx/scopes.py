@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from cuttle.ptx.ir import Function, Operand, Register, SpecialRegister, Symbol, Vector
+from cuttle.ptx.ir import Function, Operand, Register, SpecialRegister, Vector
 from cuttle.ptx.special_registers import SPECIAL_REGISTERS
 
 MAX_RANGE = 1 << 31
@@ -114,4 +114,3 @@ def _range_of(ranges: dict[str, tuple[str, int, int]], name: str) -> tuple[str, 
 
 def special_register(name: str) -> SpecialRegister | None:
     return SpecialRegister(name) if name in SPECIAL_REGISTERS else None
-

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from cuttle.ptx.ir import Function, Instruction, Symbol, Variable
 
 _MAX_STATEMENTS = 96
-_HARMLESS = frozenset(
-    "mov cvta add sub mul mad shl and or cvt ld st bra ret exit trap brkpt call setp selp".split()
-)
+_HARMLESS = frozenset("mov cvta add sub mul mad shl and or cvt ld st bra ret exit trap brkpt call setp selp".split())
 _HARMLESS_SPACES = frozenset({"param", "local", "const"})
 _PRINTING = frozenset({"vprintf", "__assertfail"})
 

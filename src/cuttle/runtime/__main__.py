@@ -1,6 +1,6 @@
 """`python -m cuttle.runtime SOCKET CONTROL STATUS ARENA`: the device process (docs/design/boundary.md)."""
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` would import enum
 import os
 import sys
 

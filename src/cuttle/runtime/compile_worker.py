@@ -107,7 +107,7 @@ def _die_with_parent() -> None:
     """A long compilation must not outlive the program it is for."""
     import ctypes
 
-    PR_SET_PDEATHSIG = 1  # noqa: N806
+    PR_SET_PDEATHSIG = 1
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     except (OSError, AttributeError):
@@ -125,7 +125,7 @@ def main() -> int:
         import cuttle.lower.cpu.compile_kernel
         import cuttle.ptx.parser  # noqa: F401
     except ImportError as error:
-        print(f"cuttle: the compiler is not there: {error}", file=sys.stderr)
+        sys.stderr.write(f"cuttle: the compiler is not there: {error}\n")
     try:
         serve(int(sys.argv[1]), int(sys.argv[2]))
     except (EOFError, BrokenPipeError):

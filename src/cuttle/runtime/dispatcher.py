@@ -12,9 +12,9 @@ from select import POLLIN, poll
 from struct import pack, unpack_from
 from time import monotonic
 
+from cuttle.abi import wire_layout as wire
 from cuttle.device.base import DeviceLost
 from cuttle.runtime import results
-from cuttle.abi import wire_layout as wire
 from cuttle.runtime.results import CudaError, Reply
 from cuttle.runtime.session import Session
 from cuttle.runtime.streams import DONE, RUNNING, WAIT, StreamOrder
@@ -319,13 +319,16 @@ class Dispatcher:
 
     def _value_is_there(self, record: bytes) -> bool:
         """CUstreamWaitValue_flags: 0 >= (cyclic), 1 ==, 2 and, 3 nor."""
-        address, value, flags, bits = unpack_from("<QQII", record, wire.RECORD_WAIT_VALUE_ADDRESS_AT)
+        fields: tuple[int, int, int, int] = unpack_from("<QQII", record, wire.RECORD_WAIT_VALUE_ADDRESS_AT)
+        address, value, flags, bits = fields
         size = 8 if bits == 64 else 4
         mask = (1 << 8 * size) - 1
         try:
             there = int.from_bytes(self.session.shared.read(address, size), "little")
         except ValueError:
-            self.session.poison(results.ILLEGAL_ADDRESS, f"a wait for a value at {address:#x}, which is no device address")
+            self.session.poison(
+                results.ILLEGAL_ADDRESS, f"a wait for a value at {address:#x}, which is no device address"
+            )
             return True
         value &= mask
         how = flags & 3
@@ -378,7 +381,7 @@ class Dispatcher:
             import sys
             import traceback
 
-            print(f"cuttle: request {function} failed: {type(error).__name__}: {error}", file=sys.stderr)
+            sys.stderr.write(f"cuttle: request {function} failed: {type(error).__name__}: {error}\n")
             traceback.print_exc()
             return results.UNKNOWN, (), b""
         if answer is None:
@@ -401,5 +404,3 @@ class Dispatcher:
         control.u64[_REPLY] = control.u64[_REQUEST]
         if control.u32[_WAITING]:
             self._wake_client()
-
-

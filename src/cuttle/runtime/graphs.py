@@ -75,7 +75,8 @@ class Graph:
                 continue
             if node.child is not None:
                 found += node.child.records()
-            elif node.kind not in (EMPTY, MEM_ALLOC) and node.record[:2] not in (b"", b"\0\0"):
+            # Memory of a graph's allocation nodes stays for the next launch, so its free nodes do nothing.
+            elif node.kind not in (EMPTY, MEM_ALLOC, MEM_FREE) and node.record[:2] not in (b"", b"\0\0"):
                 found.append(node.record)
         return found
 
@@ -156,7 +157,9 @@ class GraphStore:
 
     # Nodes
 
-    def add(self, graph: Graph, kind: int, record: bytes, dependencies: Iterable[Node], child: Graph | None = None) -> Node:
+    def add(
+        self, graph: Graph, kind: int, record: bytes, dependencies: Iterable[Node], child: Graph | None = None
+    ) -> Node:
         nodes = list(dependencies)
         if any(node.graph is not graph for node in nodes):
             raise CudaError(results.INVALID_VALUE, "a dependency belongs to another graph")

@@ -14,15 +14,15 @@ from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
 
 from cuttle.abi import knobs
+from cuttle.abi import wire_layout as wire
 from cuttle.device.base import Device
+from cuttle.device.shared import SharedMemory
 from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime import results
-from cuttle.abi import wire_layout as wire
 from cuttle.runtime.cache import KernelCache, compiler_fingerprint, open_default
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.modules import Module
 from cuttle.runtime.results import CudaError
-from cuttle.device.shared import SharedMemory
 
 if TYPE_CHECKING:
     from cuttle.runtime.workers import CompileWorkers
@@ -223,10 +223,10 @@ class KernelStore:
         def finished(data: bytes, error: str, seconds: float) -> None:
             if error or not data:
                 image.state, image.error = FAILED, error or "the compiler gave no image"
-                print(f"cuttle: kernel {kernel.name} cannot be compiled:\n{image.error}", file=sys.stderr)
+                sys.stderr.write(f"cuttle: kernel {kernel.name} cannot be compiled:\n{image.error}\n")
                 return
             if seconds > 2.0:
-                print(f"cuttle: compiled {kernel.name} in {seconds:.1f} s", file=sys.stderr)
+                sys.stderr.write(f"cuttle: compiled {kernel.name} in {seconds:.1f} s\n")
             try:
                 stored = self.cache.store(module.digest, key, data)
                 self._finish(image, _open_image(stored, data))

@@ -11,10 +11,10 @@ from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 
+from cuttle.device.shared import SharedMemory
 from cuttle.runtime import results
 from cuttle.runtime.ranges import FreeRanges
 from cuttle.runtime.results import CudaError
-from cuttle.device.shared import SharedMemory
 
 ALIGNMENT = 512
 PAGE = 4096

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_BASE
+from cuttle.device.shared import SharedMemory
 from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime import results
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.results import CudaError
-from cuttle.device.shared import SharedMemory
 
 if TYPE_CHECKING:
     from cuttle.ptx.ir import Relocation, Variable
@@ -154,6 +154,12 @@ class ModuleStore:
     def unload(self, module: Module) -> None:
         del self.modules[module.number]
         self._free(module)
+
+    def renew(self, module: Module) -> None:
+        """Variables as they were after loading."""
+        for allocation in module.allocations:
+            self._clear(allocation)
+        self._initialise(module)
 
     def find(self, number: int) -> Module:
         module = self.modules.get(number)

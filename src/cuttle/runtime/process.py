@@ -7,14 +7,14 @@ import sys
 from importlib import import_module
 
 from cuttle.abi import knobs
+from cuttle.abi import wire_layout as wire
 from cuttle.abi.attributes import ATTRIBUTES
 from cuttle.device.cpu.device import CpuDevice, available_cores
+from cuttle.device.shared import SharedMemory
 from cuttle.runtime import results
-from cuttle.abi import wire_layout as wire
 from cuttle.runtime.dispatcher import Dispatcher
 from cuttle.runtime.memory import choose_budget
 from cuttle.runtime.session import Session
-from cuttle.device.shared import SharedMemory
 
 # Sparse; room for fragmentation and for reserved addresses without memory.
 ARENA_EXTRA_BYTES = 256 << 30
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     os.set_blocking(socket, False)
     shared = SharedMemory(control, status, arena)
     if shared.control.u32[wire.CONTROL_VERSION_AT // 4] != wire.PROTOCOL_VERSION:
-        print("cuttle: the client library and the device process are of different versions", file=sys.stderr)
+        sys.stderr.write("cuttle: the client library and the device process are of different versions\n")
         _say_ready(shared, socket, results.SYSTEM_NOT_READY)
         return 1
     try:
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
         budget = choose_budget(knobs.MEMORY.whole())
         timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
     except knobs.KnobError as error:
-        print(f"cuttle: {error}", file=sys.stderr)
+        sys.stderr.write(f"cuttle: {error}\n")
         _say_ready(shared, socket, results.INVALID_VALUE)
         return 1
     shared.open_arena(ARENA_EXTRA_BYTES + 2 * budget)

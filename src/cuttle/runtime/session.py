@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from functools import cached_property
 
-from cuttle.device.base import Device, Fault
-from cuttle.runtime import memory as memory_kinds
 from cuttle.abi import wire_layout as wire
+from cuttle.device.base import Device, Fault
+from cuttle.device.shared import SharedMemory
+from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.pools import Pools
 from cuttle.runtime.results import CudaError
-from cuttle.device.shared import SharedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,13 @@ class Session:
     order: StreamOrder
 
     def __init__(
-        self, shared: SharedMemory, device: Device, budget: int, capability: tuple[int, int], workers: int, shared_optin: int = 48 << 10
+        self,
+        shared: SharedMemory,
+        device: Device,
+        budget: int,
+        capability: tuple[int, int],
+        workers: int,
+        shared_optin: int = 48 << 10,
     ) -> None:
         self.shared = shared
         self.device = device
@@ -166,8 +172,11 @@ class Session:
                 self.memory.free(self.heap)
                 self.heap = None
         if self.has("modules"):
-            for module in [one for one in self.modules.modules.values() if one.context == context]:
-                self.unload(module)
+            for module in list(self.modules.modules.values()):
+                if module.context == context:
+                    self.unload(module)
+                elif module.context == 0:
+                    self.modules.renew(module)
         if self.has("captures"):
             self.captures.clear()
         if self.has("textures"):
@@ -200,4 +209,3 @@ def require_healthy(session: Session) -> None:
     """Raises the sticky error, if there is one."""
     if session.sticky:
         raise CudaError(session.sticky)
-

@@ -210,7 +210,7 @@ class CompileWorkers:
         passed = time.monotonic() - task.started
         if passed > SLOW_SECONDS and not task.said_slow:
             task.said_slow = True
-            print(f"cuttle: compiling {task.kernel} takes a while", file=sys.stderr)
+            sys.stderr.write(f"cuttle: compiling {task.kernel} takes a while\n")
         if passed > self._time_limit:
             self._workers.remove(worker)
             worker.close(kill=True)

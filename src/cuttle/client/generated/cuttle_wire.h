@@ -562,7 +562,8 @@ typedef struct cuttle_launch {
     uint64_t grid_id;
     uint32_t parameter_bytes;
     uint32_t pad;
-    uint8_t unused_rest[40];
+    uint64_t workspace; /* cooperative launches: zeroed memory of the grid; %envreg1 is its high half, %envreg2 its low */
+    uint8_t unused_rest[32];
 } cuttle_launch;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_launch) == 128, "cuttle_launch: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, parameters) == 0, "cuttle_launch.parameters");
@@ -577,6 +578,7 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, flags) == 68, "cuttle_launch.flags"
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, grid_id) == 72, "cuttle_launch.grid_id");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, parameter_bytes) == 80, "cuttle_launch.parameter_bytes");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, pad) == 84, "cuttle_launch.pad");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, workspace) == 88, "cuttle_launch.workspace");
 
 /* one per block in flight */
 typedef struct cuttle_block {

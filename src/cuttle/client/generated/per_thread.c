@@ -308,6 +308,24 @@ CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N,
     return cuMemsetD8Async(dstDevice, uc, N, hStream);
 }
 
+CUTTLE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream);
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuMemAllocAsync(dptr, bytesize, hStream);
+}
+
+CUTTLE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream);
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+}
+
+CUTTLE_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuMemFreeAsync(dptr, hStream);
+}
+
 CUTTLE_EXPORT CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream);
 CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
@@ -338,16 +356,58 @@ CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstrea
     return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }
 
+CUTTLE_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream hStream);
+CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamBeginCapture(hStream);
+}
+
+CUTTLE_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamBeginCapture_v2(hStream, mode);
+}
+
+CUTTLE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode);
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+}
+
 CUTTLE_EXPORT CUresult cuStreamCopyAttributes_ptsz(CUstream dstStream, CUstream srcStream);
 CUresult cuStreamCopyAttributes_ptsz(CUstream dstStream, CUstream srcStream) {
     if (dstStream == NULL) dstStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamCopyAttributes(dstStream, srcStream);
 }
 
+CUTTLE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph);
+CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamEndCapture(hStream, phGraph);
+}
+
 CUTTLE_EXPORT CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value);
 CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetAttribute(hStream, attr, value);
+}
+
+CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out);
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
+}
+
+CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out);
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
+}
+
+CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out);
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
 CUTTLE_EXPORT CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx);
@@ -386,6 +446,12 @@ CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
     return cuStreamGetPriority(hStream, priority);
 }
 
+CUTTLE_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus);
+CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamIsCapturing(hStream, captureStatus);
+}
+
 CUTTLE_EXPORT CUresult cuStreamQuery_ptsz(CUstream hStream);
 CUresult cuStreamQuery_ptsz(CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
@@ -402,6 +468,18 @@ CUTTLE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream);
 CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamSynchronize(hStream);
+}
+
+CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags);
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
+}
+
+CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags);
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
 }
 
 CUTTLE_EXPORT CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags);
@@ -432,4 +510,24 @@ CUTTLE_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr
 CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
     if (stream == NULL) stream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamWriteValue64_v2(stream, addr, value, flags);
+}
+
+CUTTLE_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams);
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
+    cuttle_default_stream_is_per_thread = 1;
+    CUresult result = cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    cuttle_default_stream_is_per_thread = 0;
+    return result;
+}
+
+CUTTLE_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream);
+CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuGraphLaunch(hGraph, hStream);
+}
+
+CUTTLE_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream);
+CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream) {
+    if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
+    return cuGraphUpload(hGraph, hStream);
 }

@@ -2,22 +2,16 @@
 #include "driver_types.h"
 #include "unsupported.h"
 
-CUTTLE_EXPORT CUresult cuDeviceGetDefaultMemPool(void);
-CUresult cuDeviceGetDefaultMemPool(void) { return cuttle_unsupported(6, "cuDeviceGetDefaultMemPool"); }
 CUTTLE_EXPORT CUresult cuDeviceGetDevResource(void);
 CUresult cuDeviceGetDevResource(void) { return cuttle_unsupported(7, "cuDeviceGetDevResource"); }
 CUTTLE_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(void);
 CUresult cuDeviceGetHostAtomicCapabilities(void) { return cuttle_unsupported(10, "cuDeviceGetHostAtomicCapabilities"); }
-CUTTLE_EXPORT CUresult cuDeviceGetMemPool(void);
-CUresult cuDeviceGetMemPool(void) { return cuttle_unsupported(12, "cuDeviceGetMemPool"); }
 CUTTLE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void);
 CUresult cuDeviceGetNvSciSyncAttributes(void) { return cuttle_unsupported(14, "cuDeviceGetNvSciSyncAttributes"); }
 CUTTLE_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(void);
 CUresult cuDeviceGetP2PAtomicCapabilities(void) { return cuttle_unsupported(15, "cuDeviceGetP2PAtomicCapabilities"); }
 CUTTLE_EXPORT CUresult cuDeviceRegisterAsyncNotification(void);
 CUresult cuDeviceRegisterAsyncNotification(void) { return cuttle_unsupported(23, "cuDeviceRegisterAsyncNotification"); }
-CUTTLE_EXPORT CUresult cuDeviceSetMemPool(void);
-CUresult cuDeviceSetMemPool(void) { return cuttle_unsupported(25, "cuDeviceSetMemPool"); }
 CUTTLE_EXPORT CUresult cuDeviceUnregisterAsyncNotification(void);
 CUresult cuDeviceUnregisterAsyncNotification(void) { return cuttle_unsupported(28, "cuDeviceUnregisterAsyncNotification"); }
 CUTTLE_EXPORT CUresult cuCheckpointProcessCheckpoint(void);
@@ -72,22 +66,6 @@ CUTTLE_EXPORT CUresult cuLogsRegisterCallback(void);
 CUresult cuLogsRegisterCallback(void) { return cuttle_unsupported(102, "cuLogsRegisterCallback"); }
 CUTTLE_EXPORT CUresult cuLogsUnregisterCallback(void);
 CUresult cuLogsUnregisterCallback(void) { return cuttle_unsupported(103, "cuLogsUnregisterCallback"); }
-CUTTLE_EXPORT CUresult cuLinkAddData(void);
-CUresult cuLinkAddData(void) { return cuttle_unsupported(123, "cuLinkAddData"); }
-CUTTLE_EXPORT CUresult cuLinkAddData_v2(void);
-CUresult cuLinkAddData_v2(void) { return cuttle_unsupported(124, "cuLinkAddData_v2"); }
-CUTTLE_EXPORT CUresult cuLinkAddFile(void);
-CUresult cuLinkAddFile(void) { return cuttle_unsupported(125, "cuLinkAddFile"); }
-CUTTLE_EXPORT CUresult cuLinkAddFile_v2(void);
-CUresult cuLinkAddFile_v2(void) { return cuttle_unsupported(126, "cuLinkAddFile_v2"); }
-CUTTLE_EXPORT CUresult cuLinkComplete(void);
-CUresult cuLinkComplete(void) { return cuttle_unsupported(127, "cuLinkComplete"); }
-CUTTLE_EXPORT CUresult cuLinkCreate(void);
-CUresult cuLinkCreate(void) { return cuttle_unsupported(128, "cuLinkCreate"); }
-CUTTLE_EXPORT CUresult cuLinkCreate_v2(void);
-CUresult cuLinkCreate_v2(void) { return cuttle_unsupported(129, "cuLinkCreate_v2"); }
-CUTTLE_EXPORT CUresult cuLinkDestroy(void);
-CUresult cuLinkDestroy(void) { return cuttle_unsupported(130, "cuLinkDestroy"); }
 CUTTLE_EXPORT CUresult cuModuleGetGlobal(void);
 CUresult cuModuleGetGlobal(void) { return cuttle_unsupported(134, "cuModuleGetGlobal"); }
 CUTTLE_EXPORT CUresult cuModuleGetSurfRef(void);
@@ -118,24 +96,12 @@ CUTTLE_EXPORT CUresult cuParamSetv(void);
 CUresult cuParamSetv(void) { return cuttle_unsupported(174, "cuParamSetv"); }
 CUTTLE_EXPORT CUresult cuArray3DCreate(void);
 CUresult cuArray3DCreate(void) { return cuttle_unsupported(175, "cuArray3DCreate"); }
-CUTTLE_EXPORT CUresult cuArray3DCreate_v2(void);
-CUresult cuArray3DCreate_v2(void) { return cuttle_unsupported(176, "cuArray3DCreate_v2"); }
 CUTTLE_EXPORT CUresult cuArray3DGetDescriptor(void);
 CUresult cuArray3DGetDescriptor(void) { return cuttle_unsupported(177, "cuArray3DGetDescriptor"); }
-CUTTLE_EXPORT CUresult cuArray3DGetDescriptor_v2(void);
-CUresult cuArray3DGetDescriptor_v2(void) { return cuttle_unsupported(178, "cuArray3DGetDescriptor_v2"); }
 CUTTLE_EXPORT CUresult cuArrayCreate(void);
 CUresult cuArrayCreate(void) { return cuttle_unsupported(179, "cuArrayCreate"); }
-CUTTLE_EXPORT CUresult cuArrayCreate_v2(void);
-CUresult cuArrayCreate_v2(void) { return cuttle_unsupported(180, "cuArrayCreate_v2"); }
-CUTTLE_EXPORT CUresult cuArrayDestroy(void);
-CUresult cuArrayDestroy(void) { return cuttle_unsupported(181, "cuArrayDestroy"); }
 CUTTLE_EXPORT CUresult cuArrayGetDescriptor(void);
 CUresult cuArrayGetDescriptor(void) { return cuttle_unsupported(182, "cuArrayGetDescriptor"); }
-CUTTLE_EXPORT CUresult cuArrayGetDescriptor_v2(void);
-CUresult cuArrayGetDescriptor_v2(void) { return cuttle_unsupported(183, "cuArrayGetDescriptor_v2"); }
-CUTTLE_EXPORT CUresult cuArrayGetMemoryRequirements(void);
-CUresult cuArrayGetMemoryRequirements(void) { return cuttle_unsupported(184, "cuArrayGetMemoryRequirements"); }
 CUTTLE_EXPORT CUresult cuArrayGetPlane(void);
 CUresult cuArrayGetPlane(void) { return cuttle_unsupported(185, "cuArrayGetPlane"); }
 CUTTLE_EXPORT CUresult cuArrayGetSparseProperties(void);
@@ -188,14 +154,10 @@ CUTTLE_EXPORT CUresult cuMemGetAllocationGranularity(void);
 CUresult cuMemGetAllocationGranularity(void) { return cuttle_unsupported(215, "cuMemGetAllocationGranularity"); }
 CUTTLE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(void);
 CUresult cuMemGetAllocationPropertiesFromHandle(void) { return cuttle_unsupported(216, "cuMemGetAllocationPropertiesFromHandle"); }
-CUTTLE_EXPORT CUresult cuMemGetDefaultMemPool(void);
-CUresult cuMemGetDefaultMemPool(void) { return cuttle_unsupported(217, "cuMemGetDefaultMemPool"); }
 CUTTLE_EXPORT CUresult cuMemGetHandleForAddressRange(void);
 CUresult cuMemGetHandleForAddressRange(void) { return cuttle_unsupported(218, "cuMemGetHandleForAddressRange"); }
 CUTTLE_EXPORT CUresult cuMemGetInfo(void);
 CUresult cuMemGetInfo(void) { return cuttle_unsupported(219, "cuMemGetInfo"); }
-CUTTLE_EXPORT CUresult cuMemGetMemPool(void);
-CUresult cuMemGetMemPool(void) { return cuttle_unsupported(221, "cuMemGetMemPool"); }
 CUTTLE_EXPORT CUresult cuMemHostGetDevicePointer(void);
 CUresult cuMemHostGetDevicePointer(void) { return cuttle_unsupported(223, "cuMemHostGetDevicePointer"); }
 CUTTLE_EXPORT CUresult cuMemImportFromShareableHandle(void);
@@ -276,12 +238,6 @@ CUTTLE_EXPORT CUresult cuMemsetD32(void);
 CUresult cuMemsetD32(void) { return cuttle_unsupported(300, "cuMemsetD32"); }
 CUTTLE_EXPORT CUresult cuMemsetD8(void);
 CUresult cuMemsetD8(void) { return cuttle_unsupported(303, "cuMemsetD8"); }
-CUTTLE_EXPORT CUresult cuMipmappedArrayCreate(void);
-CUresult cuMipmappedArrayCreate(void) { return cuttle_unsupported(306, "cuMipmappedArrayCreate"); }
-CUTTLE_EXPORT CUresult cuMipmappedArrayDestroy(void);
-CUresult cuMipmappedArrayDestroy(void) { return cuttle_unsupported(307, "cuMipmappedArrayDestroy"); }
-CUTTLE_EXPORT CUresult cuMipmappedArrayGetLevel(void);
-CUresult cuMipmappedArrayGetLevel(void) { return cuttle_unsupported(308, "cuMipmappedArrayGetLevel"); }
 CUTTLE_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(void);
 CUresult cuMipmappedArrayGetMemoryRequirements(void) { return cuttle_unsupported(309, "cuMipmappedArrayGetMemoryRequirements"); }
 CUTTLE_EXPORT CUresult cuMipmappedArrayGetSparseProperties(void);
@@ -298,88 +254,22 @@ CUTTLE_EXPORT CUresult cuMulticastGetGranularity(void);
 CUresult cuMulticastGetGranularity(void) { return cuttle_unsupported(315, "cuMulticastGetGranularity"); }
 CUTTLE_EXPORT CUresult cuMulticastUnbind(void);
 CUresult cuMulticastUnbind(void) { return cuttle_unsupported(316, "cuMulticastUnbind"); }
-CUTTLE_EXPORT CUresult cuMemAllocAsync(void);
-CUresult cuMemAllocAsync(void) { return cuttle_unsupported(320, "cuMemAllocAsync"); }
-CUTTLE_EXPORT CUresult cuMemAllocAsync_ptsz(void);
-CUresult cuMemAllocAsync_ptsz(void) { return cuttle_unsupported(320, "cuMemAllocAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemAllocFromPoolAsync(void);
-CUresult cuMemAllocFromPoolAsync(void) { return cuttle_unsupported(321, "cuMemAllocFromPoolAsync"); }
-CUTTLE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(void);
-CUresult cuMemAllocFromPoolAsync_ptsz(void) { return cuttle_unsupported(321, "cuMemAllocFromPoolAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemFreeAsync(void);
-CUresult cuMemFreeAsync(void) { return cuttle_unsupported(322, "cuMemFreeAsync"); }
-CUTTLE_EXPORT CUresult cuMemFreeAsync_ptsz(void);
-CUresult cuMemFreeAsync_ptsz(void) { return cuttle_unsupported(322, "cuMemFreeAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemPoolCreate(void);
-CUresult cuMemPoolCreate(void) { return cuttle_unsupported(323, "cuMemPoolCreate"); }
-CUTTLE_EXPORT CUresult cuMemPoolDestroy(void);
-CUresult cuMemPoolDestroy(void) { return cuttle_unsupported(324, "cuMemPoolDestroy"); }
 CUTTLE_EXPORT CUresult cuMemPoolExportPointer(void);
 CUresult cuMemPoolExportPointer(void) { return cuttle_unsupported(325, "cuMemPoolExportPointer"); }
 CUTTLE_EXPORT CUresult cuMemPoolExportToShareableHandle(void);
 CUresult cuMemPoolExportToShareableHandle(void) { return cuttle_unsupported(326, "cuMemPoolExportToShareableHandle"); }
-CUTTLE_EXPORT CUresult cuMemPoolGetAccess(void);
-CUresult cuMemPoolGetAccess(void) { return cuttle_unsupported(327, "cuMemPoolGetAccess"); }
-CUTTLE_EXPORT CUresult cuMemPoolGetAttribute(void);
-CUresult cuMemPoolGetAttribute(void) { return cuttle_unsupported(328, "cuMemPoolGetAttribute"); }
 CUTTLE_EXPORT CUresult cuMemPoolImportFromShareableHandle(void);
 CUresult cuMemPoolImportFromShareableHandle(void) { return cuttle_unsupported(329, "cuMemPoolImportFromShareableHandle"); }
 CUTTLE_EXPORT CUresult cuMemPoolImportPointer(void);
 CUresult cuMemPoolImportPointer(void) { return cuttle_unsupported(330, "cuMemPoolImportPointer"); }
-CUTTLE_EXPORT CUresult cuMemPoolSetAccess(void);
-CUresult cuMemPoolSetAccess(void) { return cuttle_unsupported(331, "cuMemPoolSetAccess"); }
-CUTTLE_EXPORT CUresult cuMemPoolSetAttribute(void);
-CUresult cuMemPoolSetAttribute(void) { return cuttle_unsupported(332, "cuMemPoolSetAttribute"); }
-CUTTLE_EXPORT CUresult cuMemPoolTrimTo(void);
-CUresult cuMemPoolTrimTo(void) { return cuttle_unsupported(333, "cuMemPoolTrimTo"); }
 CUTTLE_EXPORT CUresult cuEventCreateFromEGLSync(void);
 CUresult cuEventCreateFromEGLSync(void) { return cuttle_unsupported(335, "cuEventCreateFromEGLSync"); }
 CUTTLE_EXPORT CUresult cuStreamBatchMemOp(void);
 CUresult cuStreamBatchMemOp(void) { return cuttle_unsupported(346, "cuStreamBatchMemOp"); }
 CUTTLE_EXPORT CUresult cuStreamBatchMemOp_ptsz(void);
 CUresult cuStreamBatchMemOp_ptsz(void) { return cuttle_unsupported(346, "cuStreamBatchMemOp_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamBeginCapture(void);
-CUresult cuStreamBeginCapture(void) { return cuttle_unsupported(348, "cuStreamBeginCapture"); }
-CUTTLE_EXPORT CUresult cuStreamBeginCapture_ptsz(void);
-CUresult cuStreamBeginCapture_ptsz(void) { return cuttle_unsupported(348, "cuStreamBeginCapture_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamBeginCapture_v2(void);
-CUresult cuStreamBeginCapture_v2(void) { return cuttle_unsupported(349, "cuStreamBeginCapture_v2"); }
-CUTTLE_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(void);
-CUresult cuStreamBeginCapture_v2_ptsz(void) { return cuttle_unsupported(349, "cuStreamBeginCapture_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamBeginCaptureToGraph(void);
-CUresult cuStreamBeginCaptureToGraph(void) { return cuttle_unsupported(350, "cuStreamBeginCaptureToGraph"); }
-CUTTLE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(void);
-CUresult cuStreamBeginCaptureToGraph_ptsz(void) { return cuttle_unsupported(350, "cuStreamBeginCaptureToGraph_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamEndCapture(void);
-CUresult cuStreamEndCapture(void) { return cuttle_unsupported(356, "cuStreamEndCapture"); }
-CUTTLE_EXPORT CUresult cuStreamEndCapture_ptsz(void);
-CUresult cuStreamEndCapture_ptsz(void) { return cuttle_unsupported(356, "cuStreamEndCapture_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo(void);
-CUresult cuStreamGetCaptureInfo(void) { return cuttle_unsupported(358, "cuStreamGetCaptureInfo"); }
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_ptsz(void);
-CUresult cuStreamGetCaptureInfo_ptsz(void) { return cuttle_unsupported(358, "cuStreamGetCaptureInfo_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v2(void);
-CUresult cuStreamGetCaptureInfo_v2(void) { return cuttle_unsupported(359, "cuStreamGetCaptureInfo_v2"); }
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v2_ptsz(void);
-CUresult cuStreamGetCaptureInfo_v2_ptsz(void) { return cuttle_unsupported(359, "cuStreamGetCaptureInfo_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v3(void);
-CUresult cuStreamGetCaptureInfo_v3(void) { return cuttle_unsupported(360, "cuStreamGetCaptureInfo_v3"); }
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v3_ptsz(void);
-CUresult cuStreamGetCaptureInfo_v3_ptsz(void) { return cuttle_unsupported(360, "cuStreamGetCaptureInfo_v3_ptsz"); }
 CUTTLE_EXPORT CUresult cuStreamGetGreenCtx(void);
 CUresult cuStreamGetGreenCtx(void) { return cuttle_unsupported(365, "cuStreamGetGreenCtx"); }
-CUTTLE_EXPORT CUresult cuStreamIsCapturing(void);
-CUresult cuStreamIsCapturing(void) { return cuttle_unsupported(368, "cuStreamIsCapturing"); }
-CUTTLE_EXPORT CUresult cuStreamIsCapturing_ptsz(void);
-CUresult cuStreamIsCapturing_ptsz(void) { return cuttle_unsupported(368, "cuStreamIsCapturing_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies(void);
-CUresult cuStreamUpdateCaptureDependencies(void) { return cuttle_unsupported(372, "cuStreamUpdateCaptureDependencies"); }
-CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_ptsz(void);
-CUresult cuStreamUpdateCaptureDependencies_ptsz(void) { return cuttle_unsupported(372, "cuStreamUpdateCaptureDependencies_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(void);
-CUresult cuStreamUpdateCaptureDependencies_v2(void) { return cuttle_unsupported(373, "cuStreamUpdateCaptureDependencies_v2"); }
-CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(void);
-CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(void) { return cuttle_unsupported(373, "cuStreamUpdateCaptureDependencies_v2_ptsz"); }
 CUTTLE_EXPORT CUresult cuStreamWaitValue32(void);
 CUresult cuStreamWaitValue32(void) { return cuttle_unsupported(375, "cuStreamWaitValue32"); }
 CUTTLE_EXPORT CUresult cuStreamWaitValue32_ptsz(void);
@@ -396,108 +286,26 @@ CUTTLE_EXPORT CUresult cuStreamWriteValue64(void);
 CUresult cuStreamWriteValue64(void) { return cuttle_unsupported(381, "cuStreamWriteValue64"); }
 CUTTLE_EXPORT CUresult cuStreamWriteValue64_ptsz(void);
 CUresult cuStreamWriteValue64_ptsz(void) { return cuttle_unsupported(381, "cuStreamWriteValue64_ptsz"); }
-CUTTLE_EXPORT CUresult cuThreadExchangeStreamCaptureMode(void);
-CUresult cuThreadExchangeStreamCaptureMode(void) { return cuttle_unsupported(383, "cuThreadExchangeStreamCaptureMode"); }
-CUTTLE_EXPORT CUresult cuUserObjectCreate(void);
-CUresult cuUserObjectCreate(void) { return cuttle_unsupported(384, "cuUserObjectCreate"); }
-CUTTLE_EXPORT CUresult cuUserObjectRelease(void);
-CUresult cuUserObjectRelease(void) { return cuttle_unsupported(385, "cuUserObjectRelease"); }
-CUTTLE_EXPORT CUresult cuUserObjectRetain(void);
-CUresult cuUserObjectRetain(void) { return cuttle_unsupported(386, "cuUserObjectRetain"); }
 CUTTLE_EXPORT CUresult cuGraphAddBatchMemOpNode(void);
 CUresult cuGraphAddBatchMemOpNode(void) { return cuttle_unsupported(387, "cuGraphAddBatchMemOpNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddChildGraphNode(void);
-CUresult cuGraphAddChildGraphNode(void) { return cuttle_unsupported(388, "cuGraphAddChildGraphNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddDependencies(void);
-CUresult cuGraphAddDependencies(void) { return cuttle_unsupported(389, "cuGraphAddDependencies"); }
-CUTTLE_EXPORT CUresult cuGraphAddDependencies_v2(void);
-CUresult cuGraphAddDependencies_v2(void) { return cuttle_unsupported(390, "cuGraphAddDependencies_v2"); }
-CUTTLE_EXPORT CUresult cuGraphAddEmptyNode(void);
-CUresult cuGraphAddEmptyNode(void) { return cuttle_unsupported(391, "cuGraphAddEmptyNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddEventRecordNode(void);
-CUresult cuGraphAddEventRecordNode(void) { return cuttle_unsupported(392, "cuGraphAddEventRecordNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddEventWaitNode(void);
-CUresult cuGraphAddEventWaitNode(void) { return cuttle_unsupported(393, "cuGraphAddEventWaitNode"); }
 CUTTLE_EXPORT CUresult cuGraphAddExternalSemaphoresSignalNode(void);
 CUresult cuGraphAddExternalSemaphoresSignalNode(void) { return cuttle_unsupported(394, "cuGraphAddExternalSemaphoresSignalNode"); }
 CUTTLE_EXPORT CUresult cuGraphAddExternalSemaphoresWaitNode(void);
 CUresult cuGraphAddExternalSemaphoresWaitNode(void) { return cuttle_unsupported(395, "cuGraphAddExternalSemaphoresWaitNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddHostNode(void);
-CUresult cuGraphAddHostNode(void) { return cuttle_unsupported(396, "cuGraphAddHostNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddKernelNode(void);
-CUresult cuGraphAddKernelNode(void) { return cuttle_unsupported(397, "cuGraphAddKernelNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddKernelNode_v2(void);
-CUresult cuGraphAddKernelNode_v2(void) { return cuttle_unsupported(398, "cuGraphAddKernelNode_v2"); }
-CUTTLE_EXPORT CUresult cuGraphAddMemAllocNode(void);
-CUresult cuGraphAddMemAllocNode(void) { return cuttle_unsupported(399, "cuGraphAddMemAllocNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddMemFreeNode(void);
-CUresult cuGraphAddMemFreeNode(void) { return cuttle_unsupported(400, "cuGraphAddMemFreeNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddMemcpyNode(void);
-CUresult cuGraphAddMemcpyNode(void) { return cuttle_unsupported(401, "cuGraphAddMemcpyNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddMemsetNode(void);
-CUresult cuGraphAddMemsetNode(void) { return cuttle_unsupported(402, "cuGraphAddMemsetNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddNode(void);
-CUresult cuGraphAddNode(void) { return cuttle_unsupported(403, "cuGraphAddNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddNode_v2(void);
-CUresult cuGraphAddNode_v2(void) { return cuttle_unsupported(404, "cuGraphAddNode_v2"); }
 CUTTLE_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(void);
 CUresult cuGraphBatchMemOpNodeGetParams(void) { return cuttle_unsupported(405, "cuGraphBatchMemOpNodeGetParams"); }
 CUTTLE_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(void);
 CUresult cuGraphBatchMemOpNodeSetParams(void) { return cuttle_unsupported(406, "cuGraphBatchMemOpNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphChildGraphNodeGetGraph(void);
-CUresult cuGraphChildGraphNodeGetGraph(void) { return cuttle_unsupported(407, "cuGraphChildGraphNodeGetGraph"); }
-CUTTLE_EXPORT CUresult cuGraphClone(void);
-CUresult cuGraphClone(void) { return cuttle_unsupported(408, "cuGraphClone"); }
 CUTTLE_EXPORT CUresult cuGraphConditionalHandleCreate(void);
 CUresult cuGraphConditionalHandleCreate(void) { return cuttle_unsupported(409, "cuGraphConditionalHandleCreate"); }
-CUTTLE_EXPORT CUresult cuGraphCreate(void);
-CUresult cuGraphCreate(void) { return cuttle_unsupported(410, "cuGraphCreate"); }
 CUTTLE_EXPORT CUresult cuGraphDebugDotPrint(void);
 CUresult cuGraphDebugDotPrint(void) { return cuttle_unsupported(411, "cuGraphDebugDotPrint"); }
-CUTTLE_EXPORT CUresult cuGraphDestroy(void);
-CUresult cuGraphDestroy(void) { return cuttle_unsupported(412, "cuGraphDestroy"); }
-CUTTLE_EXPORT CUresult cuGraphDestroyNode(void);
-CUresult cuGraphDestroyNode(void) { return cuttle_unsupported(413, "cuGraphDestroyNode"); }
-CUTTLE_EXPORT CUresult cuGraphEventRecordNodeGetEvent(void);
-CUresult cuGraphEventRecordNodeGetEvent(void) { return cuttle_unsupported(414, "cuGraphEventRecordNodeGetEvent"); }
-CUTTLE_EXPORT CUresult cuGraphEventRecordNodeSetEvent(void);
-CUresult cuGraphEventRecordNodeSetEvent(void) { return cuttle_unsupported(415, "cuGraphEventRecordNodeSetEvent"); }
-CUTTLE_EXPORT CUresult cuGraphEventWaitNodeGetEvent(void);
-CUresult cuGraphEventWaitNodeGetEvent(void) { return cuttle_unsupported(416, "cuGraphEventWaitNodeGetEvent"); }
-CUTTLE_EXPORT CUresult cuGraphEventWaitNodeSetEvent(void);
-CUresult cuGraphEventWaitNodeSetEvent(void) { return cuttle_unsupported(417, "cuGraphEventWaitNodeSetEvent"); }
 CUTTLE_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(void);
 CUresult cuGraphExecBatchMemOpNodeSetParams(void) { return cuttle_unsupported(418, "cuGraphExecBatchMemOpNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(void);
-CUresult cuGraphExecChildGraphNodeSetParams(void) { return cuttle_unsupported(419, "cuGraphExecChildGraphNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecDestroy(void);
-CUresult cuGraphExecDestroy(void) { return cuttle_unsupported(420, "cuGraphExecDestroy"); }
-CUTTLE_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(void);
-CUresult cuGraphExecEventRecordNodeSetEvent(void) { return cuttle_unsupported(421, "cuGraphExecEventRecordNodeSetEvent"); }
-CUTTLE_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(void);
-CUresult cuGraphExecEventWaitNodeSetEvent(void) { return cuttle_unsupported(422, "cuGraphExecEventWaitNodeSetEvent"); }
 CUTTLE_EXPORT CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(void);
 CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(void) { return cuttle_unsupported(423, "cuGraphExecExternalSemaphoresSignalNodeSetParams"); }
 CUTTLE_EXPORT CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(void);
 CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(void) { return cuttle_unsupported(424, "cuGraphExecExternalSemaphoresWaitNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecGetFlags(void);
-CUresult cuGraphExecGetFlags(void) { return cuttle_unsupported(425, "cuGraphExecGetFlags"); }
-CUTTLE_EXPORT CUresult cuGraphExecHostNodeSetParams(void);
-CUresult cuGraphExecHostNodeSetParams(void) { return cuttle_unsupported(426, "cuGraphExecHostNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecKernelNodeSetParams(void);
-CUresult cuGraphExecKernelNodeSetParams(void) { return cuttle_unsupported(427, "cuGraphExecKernelNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(void);
-CUresult cuGraphExecKernelNodeSetParams_v2(void) { return cuttle_unsupported(428, "cuGraphExecKernelNodeSetParams_v2"); }
-CUTTLE_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(void);
-CUresult cuGraphExecMemcpyNodeSetParams(void) { return cuttle_unsupported(429, "cuGraphExecMemcpyNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecMemsetNodeSetParams(void);
-CUresult cuGraphExecMemsetNodeSetParams(void) { return cuttle_unsupported(430, "cuGraphExecMemsetNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecNodeSetParams(void);
-CUresult cuGraphExecNodeSetParams(void) { return cuttle_unsupported(431, "cuGraphExecNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecUpdate(void);
-CUresult cuGraphExecUpdate(void) { return cuttle_unsupported(432, "cuGraphExecUpdate"); }
-CUTTLE_EXPORT CUresult cuGraphExecUpdate_v2(void);
-CUresult cuGraphExecUpdate_v2(void) { return cuttle_unsupported(433, "cuGraphExecUpdate_v2"); }
 CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeGetParams(void);
 CUresult cuGraphExternalSemaphoresSignalNodeGetParams(void) { return cuttle_unsupported(434, "cuGraphExternalSemaphoresSignalNodeGetParams"); }
 CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeSetParams(void);
@@ -506,94 +314,6 @@ CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeGetParams(void);
 CUresult cuGraphExternalSemaphoresWaitNodeGetParams(void) { return cuttle_unsupported(436, "cuGraphExternalSemaphoresWaitNodeGetParams"); }
 CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeSetParams(void);
 CUresult cuGraphExternalSemaphoresWaitNodeSetParams(void) { return cuttle_unsupported(437, "cuGraphExternalSemaphoresWaitNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphGetEdges(void);
-CUresult cuGraphGetEdges(void) { return cuttle_unsupported(438, "cuGraphGetEdges"); }
-CUTTLE_EXPORT CUresult cuGraphGetEdges_v2(void);
-CUresult cuGraphGetEdges_v2(void) { return cuttle_unsupported(439, "cuGraphGetEdges_v2"); }
-CUTTLE_EXPORT CUresult cuGraphGetNodes(void);
-CUresult cuGraphGetNodes(void) { return cuttle_unsupported(440, "cuGraphGetNodes"); }
-CUTTLE_EXPORT CUresult cuGraphGetRootNodes(void);
-CUresult cuGraphGetRootNodes(void) { return cuttle_unsupported(441, "cuGraphGetRootNodes"); }
-CUTTLE_EXPORT CUresult cuGraphHostNodeGetParams(void);
-CUresult cuGraphHostNodeGetParams(void) { return cuttle_unsupported(442, "cuGraphHostNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphHostNodeSetParams(void);
-CUresult cuGraphHostNodeSetParams(void) { return cuttle_unsupported(443, "cuGraphHostNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphInstantiate(void);
-CUresult cuGraphInstantiate(void) { return cuttle_unsupported(444, "cuGraphInstantiate"); }
-CUTTLE_EXPORT CUresult cuGraphInstantiate_v2(void);
-CUresult cuGraphInstantiate_v2(void) { return cuttle_unsupported(445, "cuGraphInstantiate_v2"); }
-CUTTLE_EXPORT CUresult cuGraphInstantiateWithFlags(void);
-CUresult cuGraphInstantiateWithFlags(void) { return cuttle_unsupported(446, "cuGraphInstantiateWithFlags"); }
-CUTTLE_EXPORT CUresult cuGraphInstantiateWithParams(void);
-CUresult cuGraphInstantiateWithParams(void) { return cuttle_unsupported(447, "cuGraphInstantiateWithParams"); }
-CUTTLE_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(void);
-CUresult cuGraphInstantiateWithParams_ptsz(void) { return cuttle_unsupported(447, "cuGraphInstantiateWithParams_ptsz"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeCopyAttributes(void);
-CUresult cuGraphKernelNodeCopyAttributes(void) { return cuttle_unsupported(448, "cuGraphKernelNodeCopyAttributes"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeGetAttribute(void);
-CUresult cuGraphKernelNodeGetAttribute(void) { return cuttle_unsupported(449, "cuGraphKernelNodeGetAttribute"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeGetParams(void);
-CUresult cuGraphKernelNodeGetParams(void) { return cuttle_unsupported(450, "cuGraphKernelNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(void);
-CUresult cuGraphKernelNodeGetParams_v2(void) { return cuttle_unsupported(451, "cuGraphKernelNodeGetParams_v2"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeSetAttribute(void);
-CUresult cuGraphKernelNodeSetAttribute(void) { return cuttle_unsupported(452, "cuGraphKernelNodeSetAttribute"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeSetParams(void);
-CUresult cuGraphKernelNodeSetParams(void) { return cuttle_unsupported(453, "cuGraphKernelNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphKernelNodeSetParams_v2(void);
-CUresult cuGraphKernelNodeSetParams_v2(void) { return cuttle_unsupported(454, "cuGraphKernelNodeSetParams_v2"); }
-CUTTLE_EXPORT CUresult cuGraphLaunch(void);
-CUresult cuGraphLaunch(void) { return cuttle_unsupported(455, "cuGraphLaunch"); }
-CUTTLE_EXPORT CUresult cuGraphLaunch_ptsz(void);
-CUresult cuGraphLaunch_ptsz(void) { return cuttle_unsupported(455, "cuGraphLaunch_ptsz"); }
-CUTTLE_EXPORT CUresult cuGraphMemAllocNodeGetParams(void);
-CUresult cuGraphMemAllocNodeGetParams(void) { return cuttle_unsupported(456, "cuGraphMemAllocNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphMemFreeNodeGetParams(void);
-CUresult cuGraphMemFreeNodeGetParams(void) { return cuttle_unsupported(457, "cuGraphMemFreeNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphMemcpyNodeGetParams(void);
-CUresult cuGraphMemcpyNodeGetParams(void) { return cuttle_unsupported(458, "cuGraphMemcpyNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphMemcpyNodeSetParams(void);
-CUresult cuGraphMemcpyNodeSetParams(void) { return cuttle_unsupported(459, "cuGraphMemcpyNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphMemsetNodeGetParams(void);
-CUresult cuGraphMemsetNodeGetParams(void) { return cuttle_unsupported(460, "cuGraphMemsetNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphMemsetNodeSetParams(void);
-CUresult cuGraphMemsetNodeSetParams(void) { return cuttle_unsupported(461, "cuGraphMemsetNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphNodeFindInClone(void);
-CUresult cuGraphNodeFindInClone(void) { return cuttle_unsupported(462, "cuGraphNodeFindInClone"); }
-CUTTLE_EXPORT CUresult cuGraphNodeGetDependencies(void);
-CUresult cuGraphNodeGetDependencies(void) { return cuttle_unsupported(463, "cuGraphNodeGetDependencies"); }
-CUTTLE_EXPORT CUresult cuGraphNodeGetDependencies_v2(void);
-CUresult cuGraphNodeGetDependencies_v2(void) { return cuttle_unsupported(464, "cuGraphNodeGetDependencies_v2"); }
-CUTTLE_EXPORT CUresult cuGraphNodeGetDependentNodes(void);
-CUresult cuGraphNodeGetDependentNodes(void) { return cuttle_unsupported(465, "cuGraphNodeGetDependentNodes"); }
-CUTTLE_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(void);
-CUresult cuGraphNodeGetDependentNodes_v2(void) { return cuttle_unsupported(466, "cuGraphNodeGetDependentNodes_v2"); }
-CUTTLE_EXPORT CUresult cuGraphNodeGetEnabled(void);
-CUresult cuGraphNodeGetEnabled(void) { return cuttle_unsupported(467, "cuGraphNodeGetEnabled"); }
-CUTTLE_EXPORT CUresult cuGraphNodeGetType(void);
-CUresult cuGraphNodeGetType(void) { return cuttle_unsupported(468, "cuGraphNodeGetType"); }
-CUTTLE_EXPORT CUresult cuGraphNodeSetEnabled(void);
-CUresult cuGraphNodeSetEnabled(void) { return cuttle_unsupported(469, "cuGraphNodeSetEnabled"); }
-CUTTLE_EXPORT CUresult cuGraphNodeSetParams(void);
-CUresult cuGraphNodeSetParams(void) { return cuttle_unsupported(470, "cuGraphNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphReleaseUserObject(void);
-CUresult cuGraphReleaseUserObject(void) { return cuttle_unsupported(471, "cuGraphReleaseUserObject"); }
-CUTTLE_EXPORT CUresult cuGraphRemoveDependencies(void);
-CUresult cuGraphRemoveDependencies(void) { return cuttle_unsupported(472, "cuGraphRemoveDependencies"); }
-CUTTLE_EXPORT CUresult cuGraphRemoveDependencies_v2(void);
-CUresult cuGraphRemoveDependencies_v2(void) { return cuttle_unsupported(473, "cuGraphRemoveDependencies_v2"); }
-CUTTLE_EXPORT CUresult cuGraphRetainUserObject(void);
-CUresult cuGraphRetainUserObject(void) { return cuttle_unsupported(474, "cuGraphRetainUserObject"); }
-CUTTLE_EXPORT CUresult cuGraphUpload(void);
-CUresult cuGraphUpload(void) { return cuttle_unsupported(475, "cuGraphUpload"); }
-CUTTLE_EXPORT CUresult cuGraphUpload_ptsz(void);
-CUresult cuGraphUpload_ptsz(void) { return cuttle_unsupported(475, "cuGraphUpload_ptsz"); }
-CUTTLE_EXPORT CUresult cuSurfObjectCreate(void);
-CUresult cuSurfObjectCreate(void) { return cuttle_unsupported(476, "cuSurfObjectCreate"); }
-CUTTLE_EXPORT CUresult cuSurfObjectDestroy(void);
-CUresult cuSurfObjectDestroy(void) { return cuttle_unsupported(477, "cuSurfObjectDestroy"); }
-CUTTLE_EXPORT CUresult cuSurfObjectGetResourceDesc(void);
-CUresult cuSurfObjectGetResourceDesc(void) { return cuttle_unsupported(478, "cuSurfObjectGetResourceDesc"); }
 CUTTLE_EXPORT CUresult cuSurfRefGetArray(void);
 CUresult cuSurfRefGetArray(void) { return cuttle_unsupported(479, "cuSurfRefGetArray"); }
 CUTTLE_EXPORT CUresult cuSurfRefSetArray(void);
@@ -606,16 +326,6 @@ CUTTLE_EXPORT CUresult cuTensorMapEncodeTiled(void);
 CUresult cuTensorMapEncodeTiled(void) { return cuttle_unsupported(483, "cuTensorMapEncodeTiled"); }
 CUTTLE_EXPORT CUresult cuTensorMapReplaceAddress(void);
 CUresult cuTensorMapReplaceAddress(void) { return cuttle_unsupported(484, "cuTensorMapReplaceAddress"); }
-CUTTLE_EXPORT CUresult cuTexObjectCreate(void);
-CUresult cuTexObjectCreate(void) { return cuttle_unsupported(485, "cuTexObjectCreate"); }
-CUTTLE_EXPORT CUresult cuTexObjectDestroy(void);
-CUresult cuTexObjectDestroy(void) { return cuttle_unsupported(486, "cuTexObjectDestroy"); }
-CUTTLE_EXPORT CUresult cuTexObjectGetResourceDesc(void);
-CUresult cuTexObjectGetResourceDesc(void) { return cuttle_unsupported(487, "cuTexObjectGetResourceDesc"); }
-CUTTLE_EXPORT CUresult cuTexObjectGetResourceViewDesc(void);
-CUresult cuTexObjectGetResourceViewDesc(void) { return cuttle_unsupported(488, "cuTexObjectGetResourceViewDesc"); }
-CUTTLE_EXPORT CUresult cuTexObjectGetTextureDesc(void);
-CUresult cuTexObjectGetTextureDesc(void) { return cuttle_unsupported(489, "cuTexObjectGetTextureDesc"); }
 CUTTLE_EXPORT CUresult cuTexRefCreate(void);
 CUresult cuTexRefCreate(void) { return cuttle_unsupported(490, "cuTexRefCreate"); }
 CUTTLE_EXPORT CUresult cuTexRefDestroy(void);

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from struct import pack, pack_into, unpack_from
 
 from cuttle.abi import knobs
-from cuttle.device.base import DeviceLost, Fault
 from cuttle.abi import wire_layout as wire
+from cuttle.device.base import DeviceLost, Fault
 from cuttle.device.shared import SharedMemory, SharedWords
 
 _MASK = wire.JOB_SLOTS - 1

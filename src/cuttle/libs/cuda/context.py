@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cuttle.runtime import results
 from cuttle.abi import wire_layout as wire
+from cuttle.runtime import results
 from cuttle.runtime.results import CudaError
 from cuttle.runtime.session import Session
 

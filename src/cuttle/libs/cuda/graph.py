@@ -44,9 +44,7 @@ def graph_clone(session: Session, graph: int) -> int:
     return session.graphs.clone(session.graphs.graph(graph)).number
 
 
-def graph_add_node(
-    session: Session, graph: int, kind: int, dependencies: int, child_graph: int, payload: bytes
-) -> int:
+def graph_add_node(session: Session, graph: int, kind: int, dependencies: int, child_graph: int, payload: bytes) -> int:
     found = session.graphs.graph(graph)
     nodes = nodes_of(session, payload, dependencies)
     child = session.graphs.graph(child_graph) if child_graph else None

@@ -10,6 +10,7 @@ from cuttle.runtime.modules import declared_bytes
 from cuttle.runtime.results import CudaError, Reply
 from cuttle.runtime.session import Session
 
+LIBRARY = 0x100  # in the kind of MODULE_LOAD: belongs to no context
 STATIC_SHARED_LIMIT = 48 << 10
 # CUfunction_attribute numbers that can be set.
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
@@ -43,13 +44,14 @@ def module_load(
         pieces.append(payload[at : at + size])
         at += size
     try:
-        module = session.modules.load(kind, pieces, session.context)
+        context = 0 if kind & LIBRARY else session.context
+        module = session.modules.load(kind & ~LIBRARY, pieces, context)
     except CudaError as error:
         log = _cut(error.text, error_log_bytes)
         if not error_log_bytes and error.text:
             import sys
 
-            print(f"cuttle: a module cannot be loaded:\n{error.text}", file=sys.stderr)
+            sys.stderr.write(f"cuttle: a module cannot be loaded:\n{error.text}\n")
         raise CudaError(error.result, error.text, (0, 0, len(log)), log) from None
     session.kernels.prewarm(module)
     return Reply((module.number, 0, 0))

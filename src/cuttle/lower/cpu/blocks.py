@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cuttle.abi.kernel_abi import STEP_DONE
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.nodes import NodeWriter
@@ -33,6 +35,7 @@ class BlockWriter:
         self.full_blocks: set[int] = set()
         self.scan_blocks: set[int] = set()
         self.scan_index: dict[int, int] = {}
+        self.barriers = region.plan.barrier_blocks()
 
     # -- what is reachable -------------------------------------------------------------------------------------------
 
@@ -357,6 +360,9 @@ class BlockWriter:
                 continue
             waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(item)}")
             some = e.icmp("ne", waiting, e.const("i32", 0))
+            if item in self.barriers:
+                others = self.any_waiting(block for block in self.scan_blocks if block not in self.barriers)
+                some = e.and_(some, e.icmp("eq", others, e.const("i32", 0)))
             e.line(f"br {some.typed}, label %M{item}, label %{following}")
             region.label(f"M{item}")
             region.local = {}
@@ -372,15 +378,21 @@ class BlockWriter:
                 region.label(stay)
             self.write_nodes(MASKED, item, 0)
         region.label("S.end")
-        for number in sorted(plan.spin_loops):
-            header = plan.forest.loops[number].header
-            if header in self.scan_blocks:
-                waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(header)}")
-                some = e.icmp("ne", waiting, e.const("i32", 0))
-                onward = region.fresh_label("idle")
-                e.line(f"br {some.typed}, label %S0, label %{onward}")
-                region.label(onward)
+        if plan.spin_loops:
+            # Lanes that were passed by, at spin loops and at barriers, are still there.
+            waiting = self.any_waiting(self.scan_blocks)
+            onward = region.fresh_label("idle")
+            e.line(f"br {e.icmp('ne', waiting, e.const('i32', 0)).typed}, label %S0, label %{onward}")
+            region.label(onward)
         region.finish_warp()
+
+    def any_waiting(self, blocks: Iterable[int]) -> Value:
+        """Lanes that wait at any of the blocks."""
+        e = self.emitter
+        lanes: Value = e.const("i32", 0)
+        for block in sorted(blocks):
+            lanes = e.or_(lanes, e.emit("i32", 1, f"load i32, ptr {self.region.mask_slot(block)}"))
+        return lanes
 
     def enter_masked(self, block: int) -> Value:
         """Takes the lanes that wait at a block."""
@@ -398,10 +410,9 @@ class BlockWriter:
         spins = loop.index in plan.spin_loops
         end = max(plan.position[block] for block in loop.blocks)
         if spins:
-            later: Value = e.const("i32", 0)
-            for block in self.scan_blocks:
-                if plan.position[block] > end:
-                    later = e.or_(later, e.emit("i32", 1, f"load i32, ptr {region.mask_slot(block)}"))
+            later = self.any_waiting(
+                block for block in self.scan_blocks if plan.position[block] > end and block not in self.barriers
+            )
             if later.constant is None:
                 nobody = region.fresh_label("spin")
                 e.line(f"br {e.icmp('ne', later, e.const('i32', 0)).typed}, label %{following}, label %{nobody}")

@@ -7,11 +7,17 @@ from typing import Any
 
 from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
 from cuttle.errors import PtxError, Where
-from cuttle.lower.cpu.compile_object import CodeGenerationError, CodeOptions, compile_object, function_attributes, has_avx512
+from cuttle.lower.cpu.calls import SERVICES, STACK_BYTES, formal_offsets, function_symbol
+from cuttle.lower.cpu.compile_object import (
+    CodeGenerationError,
+    CodeOptions,
+    compile_object,
+    function_attributes,
+    has_avx512,
+)
 from cuttle.lower.cpu.image_file import pack_image
 from cuttle.lower.cpu.layout import lay_out
 from cuttle.lower.cpu.link_image import LinkError, link_image
-from cuttle.lower.cpu.calls import SERVICES, STACK_BYTES, formal_offsets, function_symbol
 from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cuttle.lower.cpu.layout import MemoryLayout, lay_out
+from cuttle.lower.cpu.layout import MemoryLayout
 from cuttle.lower.cpu.memory import AccessCounts
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.special import special_shape
@@ -22,6 +22,7 @@ from cuttle.lower.passes.liveness import Liveness, find_liveness, members
 from cuttle.lower.passes.loops import Loop, LoopForest, find_loops
 from cuttle.lower.passes.order_blocks import order_blocks
 from cuttle.lower.passes.shape import LANES, Shape
+from cuttle.lower.passes.split_at_barriers import split_at_barriers
 from cuttle.ptx.ir import Module, Symbol
 
 FULL, MASKED = "F", "M"
@@ -79,6 +80,10 @@ class KernelPlan:
         graph = self.graph
         successors = [block.successors for block in graph.blocks]
         self.forest = find_loops(successors)
+        if find_spin_loops(graph, self.forest) and self.is_entry:
+            split_at_barriers(graph)
+            successors = [block.successors for block in graph.blocks]
+            self.forest = find_loops(successors)
         self.order = order_blocks(successors, self.forest)
         self.position = {block: index for index, block in enumerate(self.order)}
         self.spin_loops = find_spin_loops(graph, self.forest)
@@ -162,6 +167,12 @@ class KernelPlan:
                 add(FULL, header, -1, number)
             if header in self.masked:
                 add(MASKED, header, -1, number)
+
+    def barrier_blocks(self) -> set[int]:
+        """Blocks that begin with a barrier at which lanes wait for the others of their warp (spin loops only)."""
+        if not self.spin_loops or not self.is_entry:
+            return set()
+        return {block.index for block in self.graph.blocks if block.nodes and self.is_stop(block.nodes[0])}
 
     def stop_at(self, version: str, block: int, node: int, loop: int = -1) -> Stop:
         for stop in self.stops:

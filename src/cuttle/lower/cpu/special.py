@@ -142,6 +142,16 @@ def special_value(region: RegionEmitter, name: str) -> Shaped:
     if name in ("%total_smem_size", "%aggr_smem_size"):
         static = region.launch_field("static_shared_bytes", 0)
         return uniform(e.add(static, region.launch_field("dynamic_shared_bytes", 0)))
+    if name in ("%envreg1", "%envreg2"):
+        # Where cooperative groups find the memory of the grid that its barrier counts in.
+        workspace = region.launch_field64("workspace")
+        part = e.lshr(workspace, e.const("i64", 32)) if name == "%envreg1" else workspace
+        return uniform(e.cast("trunc", part, "i32"))
+    if name in ("%envreg1", "%envreg2"):
+        # Where cooperative groups look for the workspace of a cooperative launch: high and low half of its address.
+        address = region.launch_field64("workspace")
+        part = e.lshr(address, e.const("i64", 32)) if name == "%envreg1" else address
+        return uniform(e.cast("trunc", part, "i32"))
     if name.startswith(("%envreg", "%pm")):
         return uniform(e.const("i64" if name.endswith("_64") else "i32", 0))
     if name == "%current_graph_exec":

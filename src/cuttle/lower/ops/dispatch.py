@@ -30,6 +30,7 @@ from cuttle.ptx.ir import (
     Instruction,
     Operand,
     PredicatePair,
+    SelectedRegister,
     TextureOperand,
     Vector,
 )
@@ -190,6 +191,8 @@ def _flatten(operand: Operand, code: str, instruction: Instruction, slots: list[
         coordinate = "s32" if code == "S" else instruction.type
         slots.extend(Slot(element, coordinate) for element in operand.coordinates.elements)
         return
+    if isinstance(operand, SelectedRegister):
+        operand = operand.register  # the op function looks at the instruction's selector
     type_name = _type(code, instruction)
     if not isinstance(operand, Vector) or type_name == "X":
         slots.append(Slot(operand, type_name))

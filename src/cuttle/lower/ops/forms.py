@@ -20,9 +20,14 @@ from cuttle.ptx.ir import (
     Operand,
     PredicatePair,
     Register,
+    SelectedRegister,
+    TextureOperand,
     Vector,
 )
 from cuttle.ptx.opcode_roots import split_opcode
+
+# Coordinates that each texture geometry takes (padding included).
+COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,19 @@ def register_width(type_name: str) -> int:
     return 1 if type_name == "pred" else max(16, TYPE_BITS[type_name])
 
 
-def synthesise(spelling: str, immediates: dict[int, int] | None = None, pair: bool = True, brace: int = 0) -> Form:
+def synthesise(
+    spelling: str,
+    immediates: dict[int, int] | None = None,
+    pair: bool = True,
+    brace: int = 0,
+    selectors: tuple[str, ...] = (),
+) -> Form:
     """The form of a spelling.
 
     `immediates` replaces sources (by index) with integer literals. `pair`: use the second predicate destination where
-    there is one. `brace`: +n packs n sources, -n unpacks into n destinations (`mov`).
+    there is one. `brace`: +n packs n sources, -n unpacks into n destinations (`mov`). `selectors`: byte and half
+    selectors of the operands of a video instruction, destination first (empty strings for none); optional operands
+    appear as far as the selectors reach.
     """
     parts = split_opcode(spelling)
     if parts is None:
@@ -84,13 +97,23 @@ def synthesise(spelling: str, immediates: dict[int, int] | None = None, pair: bo
         texts.append(registers[0].name)
     addresses = 0
     for code in source_codes:
-        if code.endswith(("?", "*")):
+        if code.endswith(("?", "*")) and len(operands) >= len(selectors):
             continue
+        code = code.rstrip("?*")
         type_name = _type(code, shell)
         if code == "A":
             operands.append(Address(Register(f"%a{addresses}")))
             texts.append(f"[%a{addresses}]")
             addresses += 1
+            continue
+        if code in ("G", "S"):
+            count = next(n for geometry, n in COORDINATES.items() if geometry in modifiers)
+            coordinate = "s32" if code == "S" else shell.type
+            first = len(sources)
+            sources.extend([("b64", 64), *[(coordinate, register_width(coordinate))] * count])
+            parts_ = tuple(Register(f"%s{first + 1 + element}") for element in range(count))
+            operands.append(TextureOperand(Register(f"%s{first}"), None, Vector(parts_)))
+            texts.append(f"[%s{first}, {{{', '.join(r.name for r in parts_)}}}]")
             continue
         if code == "X":
             operands.append(Immediate(16))
@@ -108,6 +131,11 @@ def synthesise(spelling: str, immediates: dict[int, int] | None = None, pair: bo
         sources.extend([(part, register_width(part))] * count)
         operands.append(Vector(tuple(names)) if braced else names[0])
         texts.append("{" + ", ".join(r.name for r in names) + "}" if braced else names[0].name)
+    for index, selector in enumerate(selectors):
+        register = operands[index]
+        if selector and isinstance(register, Register):
+            operands[index] = SelectedRegister(register, selector)
+            texts[index] += "." + selector
     instruction = Instruction(opcode, modifiers, types, tuple(operands), None, Location(0))
     text = f"{spelling} {', '.join(texts)};" if texts else f"{spelling};"
     name = spelling
@@ -115,6 +143,8 @@ def synthesise(spelling: str, immediates: dict[int, int] | None = None, pair: bo
         name += " #" + ",".join(f"{index}:{value:#x}" for index, value in sorted(immediates.items()))
     if brace:
         name += f" {{{brace}}}"
+    if selectors:
+        name += " ~" + ",".join(selectors)
     if not pair and any(code.endswith("?") for code in destination_codes):
         name += " single"
     return Form(

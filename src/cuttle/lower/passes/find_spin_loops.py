@@ -7,7 +7,7 @@ usual retry loop around `atomicCAS`) makes progress by itself and does not count
 
 from __future__ import annotations
 
-from cuttle.lower.passes.graph import Graph, Node, Phi, terminator_value
+from cuttle.lower.passes.graph import Graph, Node, Phi, operand_values, terminator_value
 from cuttle.lower.passes.loops import Loop, LoopForest
 
 STRONG = frozenset(("volatile", "relaxed", "acquire", "cv", "acq_rel", "mmio"))
@@ -48,14 +48,17 @@ def waits_on(graph: Graph, loop: Loop, node: Node) -> bool:
         return False
     if "cas" not in node.instruction.modifiers:
         return True
-    expected = node.operands[1]
-    used = [value for value in node.used_values()]
-    from_loop = [
-        value for value in used if graph.values[value].block in loop.blocks and value in _values_of(expected)
-    ]
-    return not from_loop
+    return not any(varies(graph, loop, value, set()) for value in operand_values(node.operands[1]))
 
 
-def _values_of(operand: object) -> set[int]:
-    identifier = getattr(operand, "id", None)
-    return {identifier} if isinstance(identifier, int) else set()
+def varies(graph: Graph, loop: Loop, value: int, seen: set[int]) -> bool:
+    """Whether a value may change from round to round of the loop."""
+    info = graph.values[value]
+    if info.block not in loop.blocks or info.definition is None or value in seen:
+        return False
+    seen.add(value)
+    if isinstance(info.definition, Phi):
+        return True
+    if info.definition.opcode in ("ld", "atom", "shfl"):
+        return True
+    return any(varies(graph, loop, used, seen) for used in info.definition.used_values())

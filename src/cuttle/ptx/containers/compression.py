@@ -69,6 +69,8 @@ def _zstd(stored: bytes | memoryview, uncompressed_bytes: int) -> bytes:
     except (zstd.ZstdError, ValueError, EOFError, MemoryError) as error:
         raise ContainerError("CON-0104", f"the zstd payload is damaged ({error})") from None
     if len(data) > limit:
+        if uncompressed_bytes:
+            raise ContainerError("CON-0104", f"the zstd payload holds more than the {limit} bytes its header says")
         raise ContainerError("CON-0105", f"the zstd payload holds more than {limit} bytes")
     if not decompressor.eof:
         raise ContainerError("CON-0104", "the zstd payload ends too early")

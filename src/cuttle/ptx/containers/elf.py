@@ -162,7 +162,7 @@ def elf_bytes(data: bytes | memoryview) -> int:
     )
     ends = [64 if wide else 52, table + entry_bytes * count, programs + program_bytes * program_count]
     ends.extend(section.offset + section.size_bytes for section in elf.sections)
-    return min(len(view), max(ends))
+    return int(min(len(view), max(ends)))
 
 
 def section_data(data: bytes | memoryview, section: Section) -> memoryview:

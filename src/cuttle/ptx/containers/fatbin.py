@@ -132,7 +132,8 @@ def _read_entry(view: memoryview, offset: int, end: int) -> tuple[FatbinEntry, i
         payload_bytes = max(payload_bytes, compressed_bytes)
     if start > end or payload_bytes > end - start:
         raise ContainerError(
-            "CON-0102", f"fat binary entry at {offset:#x} has {payload_bytes} bytes; only {max(0, end - start)} are left"
+            "CON-0102",
+            f"fat binary entry at {offset:#x} has {payload_bytes} bytes; only {max(0, end - start)} are left",
         )
     entry = FatbinEntry(
         _KINDS.get(kind, f"kind-{kind}"), (major, minor), architecture, flags, compression, uncompressed_bytes,

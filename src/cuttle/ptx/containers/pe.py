@@ -41,7 +41,7 @@ def read_pe(data: bytes | memoryview) -> Pe:
     if len(view) < 64 or view[:2] != MAGIC:
         raise ContainerError("CON-0101", "the data is no PE file")
     (start,) = struct.unpack_from("<I", view, 60)
-    if start + 24 > len(view) or view[start : start + 4] != b"PE\0\0":
+    if start + 24 > len(view) or bytes(view[start : start + 4]) != b"PE\0\0":
         raise ContainerError("CON-0101", "the data is no PE file (an old DOS program?)")
     machine, count = struct.unpack_from("<HH", view, start + 4)
     (optional_bytes,) = struct.unpack_from("<H", view, start + 20)
@@ -71,9 +71,7 @@ def read_pe(data: bytes | memoryview) -> Pe:
 def fatbin_sections(data: bytes | memoryview, pe: Pe) -> list[memoryview]:
     """Contents of the sections that hold fat binaries."""
     view = memoryview(data)
-    return [
-        view[s.offset : s.offset + s.size_bytes] for s in pe.sections if s.name == FATBIN_SECTION and s.size_bytes
-    ]
+    return [view[s.offset : s.offset + s.size_bytes] for s in pe.sections if s.name == FATBIN_SECTION and s.size_bytes]
 
 
 def imported_libraries(data: bytes | memoryview, pe: Pe) -> tuple[str, ...]:

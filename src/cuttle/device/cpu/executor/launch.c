@@ -223,6 +223,8 @@ static size_t round_up(size_t value, size_t multiple)
 static void describe(launch_state *state, const cuttle_record_launch *record, const uint8_t *parameters)
 {
     static uint64_t grid_id;
+    /* What cooperative groups keep for a grid: the counter of its barrier, 4 bytes in. */
+    static _Alignas(64) uint8_t grid_workspace[1024];
     image *of = state->image;
     state->launch = (cuttle_launch){
         .parameters = (uint64_t)(uintptr_t)parameters,
@@ -236,7 +238,9 @@ static void describe(launch_state *state, const cuttle_record_launch *record, co
         .flags = record->flags,
         .grid_id = ++grid_id,
         .parameter_bytes = record->parameter_bytes,
+        .workspace = (record->flags & 1) != 0 ? (uint64_t)(uintptr_t)grid_workspace : 0,
     };
+    memset(grid_workspace, 0, (record->flags & 1) != 0 ? sizeof grid_workspace : 0);
     uint64_t threads = (uint64_t)record->block[0] * record->block[1] * record->block[2];
     state->blocks = (uint64_t)record->grid[0] * record->grid[1] * record->grid[2];
     state->warps = (uint32_t)((threads + CUTTLE_WARP_LANES - 1) / CUTTLE_WARP_LANES);
