@@ -5,6 +5,7 @@ Called as `python compile_amdgpu.py TARGET PART PARTS`; prints the number of for
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -19,10 +20,51 @@ from cuttle.lower.amdgpu.scalar_machine import ScalarMachine
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
 from cuttle.lower.ops.forms import Form, synthesise
+from cuttle.lower.ops.tiles import ELEMENT_BITS
 from cuttle.ptx.ir import Immediate
 
 # Families with thousands of forms that differ in one token: every nth will do.
-SPARSE = {"set": 7, "setp": 2, "atom": 3, "red": 5, "cvt": 2, "slct": 3, "ld": 2, "st": 2}
+SPARSE = {
+    "set": 7,
+    "setp": 2,
+    "atom": 3,
+    "red": 5,
+    "cvt": 2,
+    "slct": 3,
+    "ld": 2,
+    "st": 2,
+    "suld": 9,
+    "sust": 9,
+    "sured": 8,
+    "tex": 7, "tld4": 5,
+    "vadd": 5,
+    "vsub": 5,
+    "vabsdiff": 5,
+    "vmin": 5,
+    "vmax": 5,
+    "vshl": 5,
+    "vshr": 5,
+    "vset": 5,
+}
+
+
+def matrix_groups(spelling: str) -> dict[int, int]:
+    """Registers of each operand's brace list of a matrix instruction."""
+    if "matrix" in spelling:
+        count = next((int(x[1]) for x in spelling.split(".") if x in ("x1", "x2", "x4")), 0)
+        return {1 if spelling.startswith("st") else 0: count} if count else {}
+    m, n, k = (int(x) for x in re.findall(r"\.m(\d+)n(\d+)k(\d+)", spelling)[0])
+    kinds = [x for x in spelling.split(".") if x in ELEMENT_BITS or x in ("f32", "s32")]
+    if spelling.startswith("wmma.load"):
+        return {0: 8}
+    if spelling.startswith("wmma.store"):
+        return {1: m * n // 32 // (2 if kinds[-1] == "f16" else 1)}
+    if len(kinds) == 2:
+        kinds = [kinds[0], "f16", "f16", kinds[1]]
+    side = 1 if kinds[1] == "f64" else 32 // {"b1": 1}.get(kinds[1], ELEMENT_BITS[kinds[1]])
+    halves = k // (4 * side)
+    d, c = (m * n // 32 // (2 if kind == "f16" else 1) for kind in (kinds[0], kinds[3]))
+    return {0: d, 1: m // 8 * halves, 2: n // 8 * halves, 3: c}
 
 
 def chosen_forms() -> list[Form]:
@@ -32,6 +74,9 @@ def chosen_forms() -> list[Form]:
             continue
         immediates = {3: 0xCA} if row.name == "lop3" else None
         spellings = list(expand_all(row.syntax))
+        if row.family in ("matrix", "wmma"):
+            forms.extend(synthesise(text, groups=matrix_groups(text)) for text in spellings[::10])
+            continue
         forms.extend(synthesise(text, immediates) for text in spellings[:: SPARSE.get(row.name, 1)])
     return forms
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from cuttle.bench.problems import Array, Arrays, Case
 from cuttle.bench.worker_loop import serve
 
-SCALARS = {np.dtype(np.float32): ctypes.c_float, np.dtype(np.int32): ctypes.c_int32}
+SCALARS: dict[str, Callable[[Any], ctypes._SimpleCData[Any]]] = {"float32": ctypes.c_float, "int32": ctypes.c_int32}
 
 
 class CudaError(Exception):
@@ -53,7 +54,7 @@ class CudaBackend:
             self("cuMemAlloc_v2", ctypes.byref(self.buffers[name]), ctypes.c_size_t(array.nbytes))
             self.copy_in(name)
         self.values = [
-            self.buffers[argument] if isinstance(argument, str) else SCALARS[argument.dtype](argument.item())
+            self.buffers[argument] if isinstance(argument, str) else SCALARS[argument.dtype.name](argument.item())
             for argument in case.arguments
         ]
         self.pointers: Any = (ctypes.c_void_p * len(self.values))(*(ctypes.addressof(value) for value in self.values))

@@ -23,7 +23,9 @@ def processor_facts() -> tuple[str, list[str]]:
         name, _, value = line.partition(":")
         facts[name.strip()] = value.strip()
     flags = facts.get("flags", "").split()
-    model = f"{facts.get('model name', platform.machine())} (family {facts.get('cpu family')}, model {facts.get('model')})"
+    model = (
+        f"{facts.get('model name', platform.machine())} (family {facts.get('cpu family')}, model {facts.get('model')})"
+    )
     return model, [flag for flag in INTERESTING_FLAGS if flag in flags]
 
 
@@ -31,7 +33,10 @@ def commit() -> str:
     """The checkout's commit, marked if files differ from it."""
     try:
         name = subprocess.run(
-            ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+            ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError:
         return "unknown"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from cuttle.bench.problems import Array, Arrays, Case
 from cuttle.bench.worker_loop import serve
 
-SCALARS = {np.dtype(np.float32): ctypes.c_float, np.dtype(np.int32): ctypes.c_int32}
+SCALARS: dict[str, Callable[[Any], ctypes._SimpleCData[Any]]] = {"float32": ctypes.c_float, "int32": ctypes.c_int32}
 
 
 def aligned_copy(array: Array) -> Array:
@@ -41,7 +42,7 @@ class NativeBackend:
         self.values = [
             ctypes.c_void_p(self.arrays[argument].ctypes.data)
             if isinstance(argument, str)
-            else SCALARS[argument.dtype](argument.item())
+            else SCALARS[argument.dtype.name](argument.item())
             for argument in self.case.arguments
         ]
 

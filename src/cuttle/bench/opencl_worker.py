@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,10 @@ class OpenClBackend:
         options = ["-cl-std=CL3.0"]
         if self.device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
-        if "cl_intel_required_subgroup_size" in self.device.extensions and "cl_intel_subgroups" in self.device.extensions:
+        if (
+            "cl_intel_required_subgroup_size" in self.device.extensions
+            and "cl_intel_subgroups" in self.device.extensions
+        ):
             options.append("-DSHUFFLE")
         return options
 
@@ -84,4 +88,6 @@ class OpenClBackend:
 
 
 if __name__ == "__main__":
+    # Even when told to use one thread, a runtime lets the caller work beside it, and then two cores fight over atomics.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     serve(lambda: OpenClBackend(Path(sys.argv[1])))

@@ -100,7 +100,7 @@ def _nbody(small: bool) -> Case:
     def check(arrays: Arrays) -> str:
         return _differs("accelerations", arrays["accelerations"], expected, 1e-4)
 
-    arrays = {"bodies": bodies, "accelerations": np.zeros((n, 4), np.float32)}
+    arrays: dict[str, Array] = {"bodies": bodies, "accelerations": np.zeros((n, 4), np.float32)}
     arguments = ("bodies", "accelerations", np.int32(n))
     return Case(arrays, ("accelerations",), arguments, (n // THREADS, 1, 1), (THREADS, 1, 1), check)
 
@@ -128,7 +128,7 @@ def _histogram(small: bool) -> Case:
     def check(arrays: Arrays) -> str:
         return _differs("counts", arrays["counts"], expected)
 
-    arrays = {"data": data, "counts": np.zeros(256, np.uint32)}
+    arrays: dict[str, Array] = {"data": data, "counts": np.zeros(256, np.uint32)}
     grid = (8 if small else 1024, 1, 1)
     return Case(arrays, ("counts",), ("data", "counts", np.int32(n)), grid, (THREADS, 1, 1), check)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import resource
 import select
 import subprocess
 import time
@@ -104,3 +106,45 @@ def marked_processes(token: str) -> dict[int, str]:
         except OSError:
             continue
     return found
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of its descendants' orphans, so that their CPU time is counted when they end."""
+    pr_set_child_subreaper = 36
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
+
+
+def reap() -> None:
+    """Collects adopted processes that have ended. Only while no other child is being waited for."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def own_cpu_s() -> float:
+    """CPU time of this process and of all descendants that were collected."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+class OthersMeter:
+    """How much of the machine other programs have used since this object was made."""
+
+    def __init__(self) -> None:
+        self.cores = os.cpu_count() or 1
+        self.started = time.monotonic()
+        self.busy = self.busy_s()
+        self.own = own_cpu_s()
+
+    def busy_s(self) -> float:
+        """CPU time that all cores together have spent on anything, from the first line of /proc/stat."""
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+    def share(self) -> float:
+        """Part of the machine's time, 0 to 1."""
+        used = self.busy_s() - self.busy - (own_cpu_s() - self.own)
+        return max(0.0, used / ((time.monotonic() - self.started) * self.cores))

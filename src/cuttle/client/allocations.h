@@ -12,6 +12,7 @@ enum allocation_kind { /* as POINTER_RANGE of abi/requests.py */
     ALLOCATION_ARRAY = 4,
     ALLOCATION_REGISTERED = 5,
     ALLOCATION_POOL = 6,
+    ALLOCATION_MAPPED = 7, /* cuMemMap: the client's own number */
 };
 
 typedef struct allocation {

@@ -82,7 +82,7 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureSta
     if (captureStatus == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &on));
     *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!on->capturing) return on->legacy ? capture_forbids(on) : CUDA_SUCCESS;
+    if (!on->capturing) return on->legacy ? capture_conflict(on, false) : CUDA_SUCCESS;
     TRY(REQUEST(CUTTLE_REQUEST_CAPTURE_INFO, &status, on->slot));
     *captureStatus = (CUstreamCaptureStatus)status;
     return CUDA_SUCCESS;
@@ -98,7 +98,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *capt
     if (captureStatus_out == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &on));
     *captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!on->capturing) return on->legacy ? capture_forbids(on) : CUDA_SUCCESS;
+    if (!on->capturing) return on->legacy ? capture_conflict(on, false) : CUDA_SUCCESS;
     request call = {.values = {on->slot}, .count = 1};
     TRY(request_send(&call, CUTTLE_REQUEST_CAPTURE_INFO));
     uint64_t graph_id = call.values[CUTTLE_REPLY_CAPTURE_INFO_GRAPH];

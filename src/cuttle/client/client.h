@@ -132,7 +132,7 @@ context *primary_context(int device);
 void context_storage_clear(context *of); /* fires the destructors of context-local storage */
 
 /* Subjects that keep objects of a context drop them here when it is reset or destroyed. */
-void streams_forget(context *of);
+void streams_forget(context *of, bool failed); /* failed: their work will never complete */
 void modules_forget(context *of);
 void allocations_forget(context *of);
 

@@ -41,12 +41,13 @@ static CUresult push(context *of) {
     return CUDA_SUCCESS;
 }
 
-/* Ends what belongs to a context. Its work is waited for, unless it has failed. */
-static void clear(context *of) {
+/* Ends what belongs to a context. Its work is waited for; true if it has failed. */
+static bool clear(context *of) {
     context_storage_clear(of);
-    if (client.status->sticky_error == 0) wait_all();
+    bool failed = LOAD(client.status->sticky_error) != 0 || wait_all() != CUDA_SUCCESS;
     modules_forget(of);
     allocations_forget(of);
+    return failed;
 }
 
 /* ------------------------------------------------------------------------------------------------ the stack */
@@ -138,9 +139,9 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
     if (of == NULL) return result;
     if (of->primary) return CUDA_ERROR_INVALID_CONTEXT;
     if (current_context() == of) cuttle_thread->depth--;
-    clear(of);
+    bool failed = clear(of);
     result = REQUEST(CUTTLE_REQUEST_CONTEXT_DESTROY, NULL, of->id);
-    streams_forget(of);
+    streams_forget(of, failed);
     of->destroyed = true;
     of->active = false;
     return result;
@@ -185,9 +186,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
 }
 
 static CUresult reset(void) {
-    clear(&primary);
+    bool failed = clear(&primary);
     CUresult result = REQUEST(CUTTLE_REQUEST_DEVICE_RESET, NULL, primary.id);
-    streams_forget(&primary);
+    streams_forget(&primary, failed);
     return result;
 }
 
@@ -294,7 +295,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned *version) {
 
 CUresult cuCtxSynchronize(void) {
     ENTER();
-    if (UNLIKELY(captures_active != 0)) TRY(capture_forbids(&legacy_stream));
+    TRY(capture_forbids_waiting());
     return wait_all();
 }
 

@@ -30,7 +30,11 @@ CUresult place_of(uint64_t address, uint64_t bytes, place *found) {
                           .bytes = call.values[CUTTLE_REPLY_POINTER_RANGE_BYTES],
                           .kind = (uint32_t)call.values[CUTTLE_REPLY_POINTER_RANGE_KIND]};
     }
-    if (bytes > in.bytes - (address - in.base)) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t end = in.base + in.bytes;
+    while (address + bytes > end && in.kind == ALLOCATION_MAPPED && allocations_find(end, &in) && in.base == end) {
+        end = in.base + in.bytes; /* mappings side by side are one range */
+    }
+    if (address + bytes > end || address + bytes < address) return CUDA_ERROR_INVALID_VALUE;
     found->is_host = in.kind == ALLOCATION_PINNED || in.kind == ALLOCATION_REGISTERED;
     found->on_device = !found->is_host && in.kind != ALLOCATION_MANAGED;
     return CUDA_SUCCESS;

@@ -145,7 +145,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
     CUresult result = CUDA_SUCCESS;
     uint64_t number = LOAD(client.events[of->slot].recorded);
     if (of->recorded && LOAD(client.events[of->slot].completed) < number) {
-        for (unsigned turn = 0; turn < 400 && LOAD(client.events[of->slot].completed) < number; turn++) os_pause();
+        for (unsigned turn = 0; turn < 400 && LOAD(client.events[of->slot].completed) < number; turn++) os_spin(turn);
         __atomic_fetch_add(&client.status->completion_waiters, 1, __ATOMIC_SEQ_CST);
         for (;;) {
             uint32_t seen = LOAD(client.status->completion_word);

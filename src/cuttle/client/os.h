@@ -3,6 +3,7 @@
 #define CUTTLE_OS_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,12 @@ static inline void os_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* A turn of a waiting loop: on a machine with few cores, the process waited for may need this very core. */
+static inline void os_spin(unsigned turn) {
+    if ((turn & 31) == 31) sched_yield();
+    else os_pause();
 }
 
 uint64_t os_time_ns(void);

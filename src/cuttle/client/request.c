@@ -17,7 +17,7 @@ static bool exchange(void) {
     device_wake();
     uint64_t spin_until = os_time_ns() + SPIN_NS;
     for (unsigned turn = 0; LOAD(control->reply_sequence) != sequence; turn++) {
-        os_pause();
+        os_spin(turn);
         if ((turn & 63) == 63 && os_time_ns() > spin_until) break;
     }
     /* The device process cannot fence between its reply and its look at `client_waiting`: hence the short first sleeps. */

@@ -85,23 +85,23 @@ void stream_release(stream *of) {
     forget(of);
 }
 
-void streams_forget(context *of) {
+void streams_forget(context *of, bool failed) {
     for (uint32_t slot = 0; slot < stream_slots_used(); slot++) {
         stream *found = streams[slot];
         if (found != NULL && !found->legacy && !found->per_thread && found->owner == of) forget(found);
         /* What a dead executor never finished is over now; per-thread streams live on. */
-        STORE(client.streams[slot].completed, client.streams[slot].submitted);
+        if (failed) STORE(client.streams[slot].completed, client.streams[slot].submitted);
     }
-    legacy_stream.capturing = false;
-    captures_active = 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ records */
 
-CUresult capture_forbids(stream *on) {
+CUresult capture_forbids(stream *on) { return capture_conflict(on, true); }
+
+CUresult capture_conflict(stream *on, bool invalidate) {
     if (LIKELY(captures_active == 0 && !on->capturing)) return CUDA_SUCCESS;
     if (on->capturing) {
-        REQUEST(CUTTLE_REQUEST_CAPTURE_INVALIDATE, NULL, on->slot);
+        if (invalidate) REQUEST(CUTTLE_REQUEST_CAPTURE_INVALIDATE, NULL, on->slot);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     if (!on->legacy) return CUDA_SUCCESS;
@@ -109,9 +109,17 @@ CUresult capture_forbids(stream *on) {
     for (uint32_t slot = 1; slot < stream_slots_used(); slot++) {
         stream *other = streams[slot];
         if (other != NULL && other->capturing && !other->capture_is_loose && !(other->flags & CU_STREAM_NON_BLOCKING)) {
-            REQUEST(CUTTLE_REQUEST_CAPTURE_INVALIDATE, NULL, slot);
+            if (invalidate) REQUEST(CUTTLE_REQUEST_CAPTURE_INVALIDATE, NULL, slot);
             return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult capture_forbids_waiting(void) {
+    if (LIKELY(captures_active == 0)) return CUDA_SUCCESS;
+    for (uint32_t slot = 1; slot < stream_slots_used(); slot++) {
+        if (streams[slot] != NULL && streams[slot]->capturing && !streams[slot]->capture_is_loose) return capture_forbids(streams[slot]);
     }
     return CUDA_SUCCESS;
 }

@@ -48,5 +48,8 @@ CUresult emit_begin(stream *to, uint32_t kind, size_t bytes, void **record);
 CUresult emit_commit(stream *to, void *record, unsigned node_kind);
 /* Error of calls that wait or copy at once while the stream (or, in a watching mode, another one) is capturing. */
 CUresult capture_forbids(stream *on);
+/* The same without ending the other capture: for calls that only ask. */
+CUresult capture_conflict(stream *on, bool invalidate);
+CUresult capture_forbids_waiting(void); /* for the whole context */
 
 #endif

@@ -25,7 +25,7 @@ CUresult wait_sequence(uint32_t slot, uint64_t sequence) {
     if (LOAD(stream->completed) >= sequence) return CUDA_SUCCESS;
     uint64_t spin_until = os_time_ns() + SPIN_NS;
     for (unsigned turn = 1; LOAD(stream->completed) < sequence; turn++) {
-        os_pause();
+        os_spin(turn);
         if ((turn & 63) == 0 && os_time_ns() > spin_until) break;
     }
     __atomic_fetch_add(&status->completion_waiters, 1, __ATOMIC_SEQ_CST);

@@ -33,11 +33,16 @@ class Machine(Protocol):
         Only lanes for which `where` (i1) holds access memory; the others get 0."""
         ...
 
-    def advance(self, address: Any, offset: int) -> Any:
-        """The address `offset` bytes further on."""
+    def advance(self, address: Any, offset: int | Value) -> Any:
+        """The address `offset` bytes further on; the offset may differ from lane to lane (i64, signed)."""
         ...
 
-    def store(self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak") -> None: ...
+    def store(
+        self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak",
+        where: Value | None = None
+    ) -> None:  # fmt: skip
+        """Adjacent elements from each active lane, or only from those for which `where` (i1) holds."""
+        ...
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,

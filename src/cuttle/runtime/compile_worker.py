@@ -62,10 +62,23 @@ class Compiler:
         from cuttle.lower.cpu.compile_kernel import compile_kernel
         from cuttle.lower.cpu.options import CompileOptions
 
+        module = self._module(digest)
+        refuse_stub(module, kernel)
         shape = options.pop("block_shape")
         chosen = CompileOptions(block_shape=None if shape is None else tuple(shape), **options)
-        image: bytes = compile_kernel(self._module(digest), kernel, chosen).file_bytes
+        image: bytes = compile_kernel(module, kernel, chosen).file_bytes
         return image
+
+
+def refuse_stub(module: Module, kernel: str) -> None:
+    """Raises PtxError for a body that libraries compile for targets they do not support."""
+    from cuttle.errors import PtxError, Where
+    from cuttle.ptx.stubs import stub_reason
+
+    function = module.functions.get(module.aliases.get(kernel, kernel))
+    reason = stub_reason(function, module.variables) if function is not None else None
+    if reason is not None:
+        raise PtxError("PTX-0305", reason, Where(kernel=kernel))
 
 
 def answer(compiler: Compiler, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:

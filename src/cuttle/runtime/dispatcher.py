@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from os import sched_yield
 from select import POLLIN, poll
 from struct import pack, unpack_from
 from time import monotonic
@@ -106,6 +107,8 @@ class Dispatcher:
                 except DeviceLost as error:
                     self._lost(error)
                 self._device.wake()
+            # Whoever has work to do on this core goes first: on small machines the executor or the program itself.
+            sched_yield()
             now = monotonic()
             if spin_until == 0.0:
                 spin_until = now + SPIN_SECONDS

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from cuttle.ptx.parser import ModuleIndex
 
 PAGE = 4096
+WHOLE_CHECK_BYTES = 256 << 10
 # Kinds of MODULE_LOAD requests.
 ONE_IMAGE, FATBIN, LINKED_FATBIN = 1, 2, 3
+
+# In the names of NVIDIA's device runtime library, which every `-rdc=true` program is linked with. It serves launches from
+# kernels, which are not supported, by calls into the driver; and its functions would be taken for targets of indirect calls.
+_DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
 
 _SHARED = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?(?:\.v[24]\s+)?\.(\w+)\s+([\w$%]+)((?:\s*\[\d*\])*)")
 _LOCAL = re.compile(r"\.local\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$%]+)((?:\s*\[\d*\])*)")
@@ -74,7 +79,9 @@ def texts_of(kind: int, objects: Sequence[bytes], capability: tuple[int, int]) -
     # The linked fat binary of `-rdc=true` holds machine code only; the PTX is in the per-object ones.
     texts = []
     for number, data in enumerate(objects[1:], 1):
-        texts.append((f"object {number}", text_of(data, capability)))
+        text = text_of(data, capability)
+        if _DEVICE_RUNTIME not in text:
+            texts.append((f"object {number}", text))
     if not texts:
         raise ContainerError("CON-0201", "the linked fat binary names no objects with PTX")
     return texts
@@ -104,16 +111,21 @@ def text_of(data: bytes, capability: tuple[int, int]) -> bytes:
     raise ContainerError("CON-0101", f"the module is {kind.value}")
 
 
+def is_written_text(data: bytes) -> bool:
+    """Whether this is plain PTX text of a size that can be read in a moment."""
+    from cuttle.ptx.containers.recognise import Kind, recognise
+
+    return len(data) <= WHOLE_CHECK_BYTES and recognise(data) is Kind.PTX
+
+
 def link_texts(texts: list[tuple[str, bytes]], allow_unresolved: bool = False) -> bytes:
-    """One PTX text out of several. Raises PtxError."""
-    if len(texts) == 1 and b".extern" not in texts[0][1]:
+    """One PTX text out of several. Raises PtxError, for unresolved symbols only if they are not allowed."""
+    # A lone text declares as `.extern` dynamic shared memory and what every driver provides: linking would only check it.
+    if len(texts) == 1 and (allow_unresolved or b".extern" not in texts[0][1]):
         return texts[0][1]
     from cuttle.ptx.link import link_texts as link
     from cuttle.ptx.printer import print_module
 
-    if len(texts) == 1:
-        # `.extern` mostly declares dynamic shared memory and the runtime's own functions: nothing to link.
-        return texts[0][1]
     return print_module(link(texts, allow_unresolved=allow_unresolved)).encode()
 
 
@@ -130,11 +142,15 @@ class ModuleStore:
     def load(self, kind: int, objects: Sequence[bytes], context: int) -> Module:
         """Raises CudaError, with the reason in its text."""
         from cuttle.errors import ContainerError, CuttleError
-        from cuttle.ptx.parser import index_module
+        from cuttle.ptx.parser import index_module, parse_module
 
         try:
-            text = link_texts(texts_of(kind, objects, self._capability))
+            # Only kernels that use what is missing fail.
+            text = link_texts(texts_of(kind, objects, self._capability), allow_unresolved=True)
             index = index_module(text)
+            if kind == ONE_IMAGE and is_written_text(objects[0]):
+                # A program that hands over PTX text wants to be told what is wrong with it now, with a log.
+                parse_module(text)
         except ContainerError as error:
             result = results.NO_BINARY_FOR_GPU if error.code == "CON-0201" else results.INVALID_IMAGE
             raise CudaError(result, error.render()) from error

@@ -40,15 +40,34 @@ ROWS: tuple[Opcode, ...] = (
                section="9.7.13.18")
         for name in ("try_cancel", "query_cancel")
     ),
-    Opcode("cp.async.mbarrier.arrive", "asynchronous", ": A", "write", since=("7.0", "sm_80"), status="todo",
-           section="9.7.13.16.16"),
+    Opcode("cp.async.mbarrier.arrive", "mbarrier", ": A", "write", syntax=(
+        "cp.async.mbarrier.arrive[.noinc][.shared|.shared::cta].b64",
+    ), since=("7.0", "sm_80"), section="9.7.13.16.18"),
+    Opcode("mbarrier.init", "mbarrier", ": A u32", "write", syntax=("mbarrier.init[.shared|.shared::cta].b64",),
+           since=("7.0", "sm_80"), section="9.7.13.16.9"),
+    Opcode("mbarrier.inval", "mbarrier", ": A", "write", syntax=("mbarrier.inval[.shared|.shared::cta].b64",),
+           since=("7.0", "sm_80"), section="9.7.13.16.10"),
+    Opcode("mbarrier.expect_tx", "mbarrier", ": A u32", "write", syntax=(
+        "mbarrier.expect_tx[.relaxed.cta|.relaxed.cluster][.shared::cta].b64",
+    ), since=("8.0", "sm_90"), section="9.7.13.16.11"),
+    Opcode("mbarrier.complete_tx", "mbarrier", ": A u32", "write", syntax=(
+        "mbarrier.complete_tx[.relaxed.cta|.relaxed.cluster][.shared::cta].b64",
+    ), since=("8.0", "sm_90"), section="9.7.13.16.12"),
     *(
-        Opcode(f"mbarrier.{name}", "asynchronous", operands, "write", since=("7.0", "sm_80"), status="todo",
-               section=f"9.7.13.16.{part}")
-        for name, operands, part in (
-            ("init", ": A u32", 9), ("inval", ": A", 10), ("expect_tx", ": A u32", 11), ("complete_tx", ": A u32", 12),
-            ("arrive", "b64: A u32?", 13), ("arrive_drop", "b64: A u32?", 14), ("test_wait", "P: A b64", 15),
-            ("try_wait", "P: A b64 u32?", 16), ("pending_count", "u32: b64", 17),
+        Opcode(f"mbarrier.{name}", "mbarrier", "b64: A u32?", "write", forms=(("expect_tx", "b64: A u32"),), syntax=(
+            f"mbarrier.{name}[.release.cta|.release.cluster][.shared|.shared::cta].b64",
+            f"mbarrier.{name}.noComplete[.shared].b64", f"mbarrier.{name}.expect_tx[.release.cta][.shared::cta].b64",
+        ), since=("7.0", "sm_80"), section=section)
+        for name, section in (("arrive", "9.7.13.16.13"), ("arrive_drop", "9.7.13.16.14"))
+    ),
+    *(
+        Opcode(f"mbarrier.{name}", "mbarrier", f"P: A b64{hint}", "read", forms=(("parity", f"P: A u32{hint}"),), syntax=(
+            f"mbarrier.{name}[.parity][.shared|.shared::cta].b64", f"mbarrier.{name}[.parity].acquire(.cta|.cluster).shared::cta.b64",
+        ), since=since, section=section)
+        for name, hint, since, section in (
+            ("test_wait", "", ("7.0", "sm_80"), "9.7.13.16.15"), ("try_wait", " u32?", ("7.8", "sm_90"), "9.7.13.16.16"),
         )
     ),
+    Opcode("mbarrier.pending_count", "mbarrier", "u32: b64", syntax=("mbarrier.pending_count.b64",), since=("7.0", "sm_80"),
+           section="9.7.13.16.17"),
 )  # fmt: skip

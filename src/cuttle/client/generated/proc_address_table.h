@@ -209,6 +209,8 @@ extern void cuLinkComplete_address(void) __asm__("cuLinkComplete");
 extern void cuLinkCreate_v2_address(void) __asm__("cuLinkCreate_v2");
 extern void cuLinkCreate_address(void) __asm__("cuLinkCreate");
 extern void cuLinkDestroy_address(void) __asm__("cuLinkDestroy");
+extern void cuMemAddressFree_address(void) __asm__("cuMemAddressFree");
+extern void cuMemAddressReserve_address(void) __asm__("cuMemAddressReserve");
 extern void cuMemAdvise_v2_address(void) __asm__("cuMemAdvise_v2");
 extern void cuMemAdvise_address(void) __asm__("cuMemAdvise");
 extern void cuMemAlloc_v2_address(void) __asm__("cuMemAlloc_v2");
@@ -219,11 +221,15 @@ extern void cuMemAllocFromPoolAsync_address(void) __asm__("cuMemAllocFromPoolAsy
 extern void cuMemAllocHost_v2_address(void) __asm__("cuMemAllocHost_v2");
 extern void cuMemAllocManaged_address(void) __asm__("cuMemAllocManaged");
 extern void cuMemAllocPitch_v2_address(void) __asm__("cuMemAllocPitch_v2");
+extern void cuMemCreate_address(void) __asm__("cuMemCreate");
 extern void cuMemFree_v2_address(void) __asm__("cuMemFree_v2");
 extern void cuMemFreeAsync_ptsz_address(void) __asm__("cuMemFreeAsync_ptsz");
 extern void cuMemFreeAsync_address(void) __asm__("cuMemFreeAsync");
 extern void cuMemFreeHost_address(void) __asm__("cuMemFreeHost");
+extern void cuMemGetAccess_address(void) __asm__("cuMemGetAccess");
 extern void cuMemGetAddressRange_v2_address(void) __asm__("cuMemGetAddressRange_v2");
+extern void cuMemGetAllocationGranularity_address(void) __asm__("cuMemGetAllocationGranularity");
+extern void cuMemGetAllocationPropertiesFromHandle_address(void) __asm__("cuMemGetAllocationPropertiesFromHandle");
 extern void cuMemGetDefaultMemPool_address(void) __asm__("cuMemGetDefaultMemPool");
 extern void cuMemGetInfo_v2_address(void) __asm__("cuMemGetInfo_v2");
 extern void cuMemGetMemPool_address(void) __asm__("cuMemGetMemPool");
@@ -233,6 +239,7 @@ extern void cuMemHostGetFlags_address(void) __asm__("cuMemHostGetFlags");
 extern void cuMemHostRegister_v2_address(void) __asm__("cuMemHostRegister_v2");
 extern void cuMemHostRegister_address(void) __asm__("cuMemHostRegister");
 extern void cuMemHostUnregister_address(void) __asm__("cuMemHostUnregister");
+extern void cuMemMap_address(void) __asm__("cuMemMap");
 extern void cuMemPoolCreate_address(void) __asm__("cuMemPoolCreate");
 extern void cuMemPoolDestroy_address(void) __asm__("cuMemPoolDestroy");
 extern void cuMemPoolGetAccess_address(void) __asm__("cuMemPoolGetAccess");
@@ -246,6 +253,10 @@ extern void cuMemPrefetchAsync_v2_address(void) __asm__("cuMemPrefetchAsync_v2")
 extern void cuMemPrefetchAsync_address(void) __asm__("cuMemPrefetchAsync");
 extern void cuMemRangeGetAttribute_address(void) __asm__("cuMemRangeGetAttribute");
 extern void cuMemRangeGetAttributes_address(void) __asm__("cuMemRangeGetAttributes");
+extern void cuMemRelease_address(void) __asm__("cuMemRelease");
+extern void cuMemRetainAllocationHandle_address(void) __asm__("cuMemRetainAllocationHandle");
+extern void cuMemSetAccess_address(void) __asm__("cuMemSetAccess");
+extern void cuMemUnmap_address(void) __asm__("cuMemUnmap");
 extern void cuMemcpy_ptds_address(void) __asm__("cuMemcpy_ptds");
 extern void cuMemcpy_address(void) __asm__("cuMemcpy");
 extern void cuMemcpy2D_v2_ptds_address(void) __asm__("cuMemcpy2D_v2_ptds");
@@ -747,8 +758,8 @@ static const proc_address_row proc_address_rows[] = {
     {"cuLogsDumpToMemory", 12090, 0, NULL},
     {"cuLogsRegisterCallback", 12090, 0, NULL},
     {"cuLogsUnregisterCallback", 12090, 0, NULL},
-    {"cuMemAddressFree", 10020, 0, NULL},
-    {"cuMemAddressReserve", 10020, 0, NULL},
+    {"cuMemAddressFree", 10020, 0, cuMemAddressFree_address},
+    {"cuMemAddressReserve", 10020, 0, cuMemAddressReserve_address},
     {"cuMemAdvise", 12020, 0, cuMemAdvise_v2_address},
     {"cuMemAdvise", 8000, 0, cuMemAdvise_address},
     {"cuMemAlloc", 3020, 0, cuMemAlloc_v2_address},
@@ -764,7 +775,7 @@ static const proc_address_row proc_address_rows[] = {
     {"cuMemAllocPitch", 2000, 0, NULL},
     {"cuMemBatchDecompressAsync", 12060, 1, NULL},
     {"cuMemBatchDecompressAsync", 12060, 0, NULL},
-    {"cuMemCreate", 10020, 0, NULL},
+    {"cuMemCreate", 10020, 0, cuMemCreate_address},
     {"cuMemDiscardAndPrefetchBatchAsync", 13000, 1, NULL},
     {"cuMemDiscardAndPrefetchBatchAsync", 13000, 0, NULL},
     {"cuMemDiscardBatchAsync", 13000, 1, NULL},
@@ -775,11 +786,11 @@ static const proc_address_row proc_address_rows[] = {
     {"cuMemFreeAsync", 11020, 1, cuMemFreeAsync_ptsz_address},
     {"cuMemFreeAsync", 11020, 0, cuMemFreeAsync_address},
     {"cuMemFreeHost", 2000, 0, cuMemFreeHost_address},
-    {"cuMemGetAccess", 10020, 0, NULL},
+    {"cuMemGetAccess", 10020, 0, cuMemGetAccess_address},
     {"cuMemGetAddressRange", 3020, 0, cuMemGetAddressRange_v2_address},
     {"cuMemGetAddressRange", 2000, 0, NULL},
-    {"cuMemGetAllocationGranularity", 10020, 0, NULL},
-    {"cuMemGetAllocationPropertiesFromHandle", 10020, 0, NULL},
+    {"cuMemGetAllocationGranularity", 10020, 0, cuMemGetAllocationGranularity_address},
+    {"cuMemGetAllocationPropertiesFromHandle", 10020, 0, cuMemGetAllocationPropertiesFromHandle_address},
     {"cuMemGetDefaultMemPool", 13000, 0, cuMemGetDefaultMemPool_address},
     {"cuMemGetHandleForAddressRange", 11070, 0, NULL},
     {"cuMemGetInfo", 3020, 0, cuMemGetInfo_v2_address},
@@ -793,7 +804,7 @@ static const proc_address_row proc_address_rows[] = {
     {"cuMemHostRegister", 4000, 0, cuMemHostRegister_address},
     {"cuMemHostUnregister", 4000, 0, cuMemHostUnregister_address},
     {"cuMemImportFromShareableHandle", 10020, 0, NULL},
-    {"cuMemMap", 10020, 0, NULL},
+    {"cuMemMap", 10020, 0, cuMemMap_address},
     {"cuMemMapArrayAsync", 11010, 1, NULL},
     {"cuMemMapArrayAsync", 11010, 0, NULL},
     {"cuMemPoolCreate", 11020, 0, cuMemPoolCreate_address},
@@ -815,11 +826,11 @@ static const proc_address_row proc_address_rows[] = {
     {"cuMemPrefetchBatchAsync", 13000, 0, NULL},
     {"cuMemRangeGetAttribute", 8000, 0, cuMemRangeGetAttribute_address},
     {"cuMemRangeGetAttributes", 8000, 0, cuMemRangeGetAttributes_address},
-    {"cuMemRelease", 10020, 0, NULL},
-    {"cuMemRetainAllocationHandle", 11000, 0, NULL},
-    {"cuMemSetAccess", 10020, 0, NULL},
+    {"cuMemRelease", 10020, 0, cuMemRelease_address},
+    {"cuMemRetainAllocationHandle", 11000, 0, cuMemRetainAllocationHandle_address},
+    {"cuMemSetAccess", 10020, 0, cuMemSetAccess_address},
     {"cuMemSetMemPool", 13000, 0, NULL},
-    {"cuMemUnmap", 10020, 0, NULL},
+    {"cuMemUnmap", 10020, 0, cuMemUnmap_address},
     {"cuMemcpy", 7000, 1, cuMemcpy_ptds_address},
     {"cuMemcpy", 4000, 0, cuMemcpy_address},
     {"cuMemcpy2D", 7000, 1, cuMemcpy2D_v2_ptds_address},

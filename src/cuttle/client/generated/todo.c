@@ -118,10 +118,6 @@ CUTTLE_EXPORT CUresult cuIpcOpenMemHandle(void);
 CUresult cuIpcOpenMemHandle(void) { return cuttle_unsupported(191, "cuIpcOpenMemHandle"); }
 CUTTLE_EXPORT CUresult cuIpcOpenMemHandle_v2(void);
 CUresult cuIpcOpenMemHandle_v2(void) { return cuttle_unsupported(192, "cuIpcOpenMemHandle_v2"); }
-CUTTLE_EXPORT CUresult cuMemAddressFree(void);
-CUresult cuMemAddressFree(void) { return cuttle_unsupported(193, "cuMemAddressFree"); }
-CUTTLE_EXPORT CUresult cuMemAddressReserve(void);
-CUresult cuMemAddressReserve(void) { return cuttle_unsupported(194, "cuMemAddressReserve"); }
 CUTTLE_EXPORT CUresult cuMemAlloc(void);
 CUresult cuMemAlloc(void) { return cuttle_unsupported(197, "cuMemAlloc"); }
 CUTTLE_EXPORT CUresult cuMemAllocHost(void);
@@ -132,8 +128,6 @@ CUTTLE_EXPORT CUresult cuMemBatchDecompressAsync(void);
 CUresult cuMemBatchDecompressAsync(void) { return cuttle_unsupported(204, "cuMemBatchDecompressAsync"); }
 CUTTLE_EXPORT CUresult cuMemBatchDecompressAsync_ptsz(void);
 CUresult cuMemBatchDecompressAsync_ptsz(void) { return cuttle_unsupported(204, "cuMemBatchDecompressAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemCreate(void);
-CUresult cuMemCreate(void) { return cuttle_unsupported(205, "cuMemCreate"); }
 CUTTLE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(void);
 CUresult cuMemDiscardAndPrefetchBatchAsync(void) { return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync"); }
 CUTTLE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(void);
@@ -146,14 +140,8 @@ CUTTLE_EXPORT CUresult cuMemExportToShareableHandle(void);
 CUresult cuMemExportToShareableHandle(void) { return cuttle_unsupported(208, "cuMemExportToShareableHandle"); }
 CUTTLE_EXPORT CUresult cuMemFree(void);
 CUresult cuMemFree(void) { return cuttle_unsupported(209, "cuMemFree"); }
-CUTTLE_EXPORT CUresult cuMemGetAccess(void);
-CUresult cuMemGetAccess(void) { return cuttle_unsupported(212, "cuMemGetAccess"); }
 CUTTLE_EXPORT CUresult cuMemGetAddressRange(void);
 CUresult cuMemGetAddressRange(void) { return cuttle_unsupported(213, "cuMemGetAddressRange"); }
-CUTTLE_EXPORT CUresult cuMemGetAllocationGranularity(void);
-CUresult cuMemGetAllocationGranularity(void) { return cuttle_unsupported(215, "cuMemGetAllocationGranularity"); }
-CUTTLE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(void);
-CUresult cuMemGetAllocationPropertiesFromHandle(void) { return cuttle_unsupported(216, "cuMemGetAllocationPropertiesFromHandle"); }
 CUTTLE_EXPORT CUresult cuMemGetHandleForAddressRange(void);
 CUresult cuMemGetHandleForAddressRange(void) { return cuttle_unsupported(218, "cuMemGetHandleForAddressRange"); }
 CUTTLE_EXPORT CUresult cuMemGetInfo(void);
@@ -162,8 +150,6 @@ CUTTLE_EXPORT CUresult cuMemHostGetDevicePointer(void);
 CUresult cuMemHostGetDevicePointer(void) { return cuttle_unsupported(223, "cuMemHostGetDevicePointer"); }
 CUTTLE_EXPORT CUresult cuMemImportFromShareableHandle(void);
 CUresult cuMemImportFromShareableHandle(void) { return cuttle_unsupported(229, "cuMemImportFromShareableHandle"); }
-CUTTLE_EXPORT CUresult cuMemMap(void);
-CUresult cuMemMap(void) { return cuttle_unsupported(230, "cuMemMap"); }
 CUTTLE_EXPORT CUresult cuMemMapArrayAsync(void);
 CUresult cuMemMapArrayAsync(void) { return cuttle_unsupported(231, "cuMemMapArrayAsync"); }
 CUTTLE_EXPORT CUresult cuMemMapArrayAsync_ptsz(void);
@@ -172,16 +158,8 @@ CUTTLE_EXPORT CUresult cuMemPrefetchBatchAsync(void);
 CUresult cuMemPrefetchBatchAsync(void) { return cuttle_unsupported(234, "cuMemPrefetchBatchAsync"); }
 CUTTLE_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(void);
 CUresult cuMemPrefetchBatchAsync_ptsz(void) { return cuttle_unsupported(234, "cuMemPrefetchBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemRelease(void);
-CUresult cuMemRelease(void) { return cuttle_unsupported(237, "cuMemRelease"); }
-CUTTLE_EXPORT CUresult cuMemRetainAllocationHandle(void);
-CUresult cuMemRetainAllocationHandle(void) { return cuttle_unsupported(238, "cuMemRetainAllocationHandle"); }
-CUTTLE_EXPORT CUresult cuMemSetAccess(void);
-CUresult cuMemSetAccess(void) { return cuttle_unsupported(239, "cuMemSetAccess"); }
 CUTTLE_EXPORT CUresult cuMemSetMemPool(void);
 CUresult cuMemSetMemPool(void) { return cuttle_unsupported(240, "cuMemSetMemPool"); }
-CUTTLE_EXPORT CUresult cuMemUnmap(void);
-CUresult cuMemUnmap(void) { return cuttle_unsupported(241, "cuMemUnmap"); }
 CUTTLE_EXPORT CUresult cuMemcpy2D(void);
 CUresult cuMemcpy2D(void) { return cuttle_unsupported(243, "cuMemcpy2D"); }
 CUTTLE_EXPORT CUresult cuMemcpy2DAsync(void);

@@ -83,18 +83,34 @@ class ScalarMachine:
             for value in values
         ]
 
-    def advance(self, address: Any, offset: int) -> Any:
-        if isinstance(address, tuple):
-            return address[0], self.emitter.add(address[1], self.emitter.const(address[1].type, offset))
-        return self.emitter.add(address, self.emitter.const(address.type, offset))
+    def advance(self, address: Any, offset: int | Value) -> Any:
+        space, value = address if isinstance(address, tuple) else (None, address)
+        if isinstance(offset, int):
+            offset = self.emitter.const(value.type, offset)
+        moved = self.emitter.add(value, self.emitter.resize(offset, value.bits, signed=True))
+        return moved if space is None else (space, moved)
 
-    def store(self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak") -> None:
+    def store(
+        self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak",
+        where: Value | None = None
+    ) -> None:  # fmt: skip
+        if where is not None:
+            self._store_where(space, bits, address, values, where)
+            return
         atomic = _ORDERINGS[ordering] and ordering != "volatile" and bits <= 64
         for index, value in enumerate(values):
             pointer = self._pointer(space, self.advance(address, index * bits // 8) if index else address)
             flag = "atomic " if atomic else "volatile " if ordering == "volatile" else ""
             order = f" {_ORDERINGS[ordering]}" if atomic else ""
             self.emitter.line(f"store {flag}{value.typed}, {pointer}{order}, align {bits // 8}")
+
+    def _store_where(self, space: str, bits: int, address: Any, values: Sequence[Value], where: Value) -> None:
+        tag = self.emitter.name()[1:]
+        self.emitter.line(f"br i1 {where.text}, label %store{tag}, label %after{tag}")
+        self.emitter.lines.append(f"store{tag}:")
+        self.store(space, bits, address, values)
+        self.emitter.line(f"br label %after{tag}")
+        self.emitter.lines.append(f"after{tag}:")
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,

@@ -44,19 +44,10 @@ class BlockWriter:
         return any(self.plan.is_stop(node) and node.guard is None for node in self.graph.blocks[block].nodes[first:])
 
     def find_reachable(self) -> None:
-        plan, start = self.plan, self.region.start
+        plan = self.plan
         pending: list[tuple[str, int, int]] = []
-        if start is None:
-            if plan.has_full:
-                pending.append((FULL, 0, 0))
-            if plan.options.partial_warps or not plan.has_full:
-                pending.append((MASKED, 0, 0))
-        elif start.loop >= 0:
-            pending.append((start.version, start.block, 0))
-        else:
-            pending.append((start.version, start.block, start.node + 1))
-        if start is not None and start.version == MASKED:
-            pending.extend((MASKED, block, 0) for block in plan.pending_at(start))
+        for start in self.region.starts:
+            pending.extend(self.first_pieces(start))
         seen: set[tuple[str, int, int]] = set()
         while pending:
             piece = pending.pop()
@@ -80,6 +71,16 @@ class BlockWriter:
                 else:
                     pending.append((MASKED, successor, 0))
 
+    def first_pieces(self, start: Stop | None) -> list[tuple[str, int, int]]:
+        """Pieces (version, block, first node) a start leads to directly."""
+        plan = self.plan
+        if start is None:
+            full = [(FULL, 0, 0)] if plan.has_full else []
+            return [*full, *([(MASKED, 0, 0)] if plan.options.partial_warps or not plan.has_full else [])]
+        first = (start.version, start.block, 0 if start.loop >= 0 else start.node + 1)
+        waiting = plan.pending_at(start) if start.version == MASKED else set()
+        return [first, *((MASKED, block, 0) for block in waiting)]
+
     def spin_edge(self, source: int, target: int) -> Loop | None:
         """The spin loop whose back edge this is."""
         for loop in self.plan.forest.chain(source):
@@ -92,16 +93,25 @@ class BlockWriter:
     def write(self) -> None:
         self.find_reachable()
         self.number_scan()
-        self.write_start()
+        starts = self.region.starts
+        if len(starts) > 1:
+            known = [start for start in starts if start is not None]
+            cases = " ".join(f"i32 {start.identifier}, label %resume{start.identifier}" for start in known)
+            self.emitter.line(f"switch i32 %resume, label %begin [ {cases} ]")
+            self.region.label("begin")
+        for start in starts:
+            if start is not None and len(starts) > 1:
+                self.region.label(f"resume{start.identifier}")
+            self.region.local = {}
+            self.write_start(start)
         for block in self.plan.order:
             if block in self.full_blocks:
                 self.write_full(block)
         if self.scan_blocks:
             self.write_scan()
 
-    def write_start(self) -> None:
+    def write_start(self, start: Stop | None) -> None:
         e, region, plan = self.emitter, self.region, self.plan
-        start = region.start
         if start is None and not plan.is_entry:
             region.add_waiting(0, Value("i32", "%mask"))
             e.line(f"br label %S{self.scan_index[0]}")
@@ -378,7 +388,7 @@ class BlockWriter:
                 region.label(stay)
             self.write_nodes(MASKED, item, 0)
         region.label("S.end")
-        if plan.spin_loops:
+        if plan.lanes_part:
             # Lanes that were passed by, at spin loops and at barriers, are still there.
             waiting = self.any_waiting(self.scan_blocks)
             onward = region.fresh_label("idle")
@@ -408,8 +418,9 @@ class BlockWriter:
         """Back to the loop's start if lanes wait there; a spin loop lets lanes that have left it go first."""
         e, region, plan = self.emitter, self.region, self.plan
         spins = loop.index in plan.spin_loops
+        lanes_part = spins and plan.lanes_part
         end = max(plan.position[block] for block in loop.blocks)
-        if spins:
+        if lanes_part:
             later = self.any_waiting(
                 block for block in self.scan_blocks if plan.position[block] > end and block not in self.barriers
             )

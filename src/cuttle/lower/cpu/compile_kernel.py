@@ -18,7 +18,7 @@ from cuttle.lower.cpu.compile_object import (
 from cuttle.lower.cpu.image_file import pack_image
 from cuttle.lower.cpu.layout import lay_out
 from cuttle.lower.cpu.link_image import LinkError, link_image
-from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel
+from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel, write_refusal
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan
 from cuttle.lower.ops.policy import policy
@@ -47,6 +47,7 @@ class ImagePlan:
 
     kernel: KernelPlan
     functions: dict[str, KernelPlan]
+    called: frozenset[str]
 
 
 def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Target) -> ImagePlan:
@@ -73,7 +74,12 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
             module, called, options, target, False, replace(layout, local=local), stride, handles, formals,
             formal_bytes + mine.local_bytes,
         )  # fmt: skip
-    return ImagePlan(plan, functions)
+    called = {
+        node.call.callee
+        for each in (graph, *graphs.values()) for block in each.blocks for node in block.nodes
+        if node.call is not None and node.call.callee is not None
+    }  # fmt: skip
+    return ImagePlan(plan, functions, frozenset(called))
 
 
 def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
@@ -104,7 +110,13 @@ def kernel_text(plan: ImagePlan, code: CodeOptions) -> str:
     text = ModuleText(function_attributes(code))
     write_kernel(plan.kernel, text)
     for name, function in plan.functions.items():
-        write_function(function, function_symbol(name), text)
+        try:
+            write_function(function, function_symbol(name), text)
+        except PtxError:
+            if name in plan.called:
+                raise
+            # Only a pointer may lead here, and most likely none does: such a call faults.
+            write_refusal(function, function_symbol(name), text)
     return text.text()
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE
 from cuttle.lower.cpu.blocks import BlockWriter
+from cuttle.lower.cpu.calls import BAD_TARGET_FAULT
 from cuttle.lower.cpu.plan import KernelPlan, Stop
 from cuttle.lower.cpu.region import NONE_YET, RegionEmitter, field_offset
+from cuttle.lower.emit import Value
 from cuttle.lower.passes.shape import LANES
 
 STACK_FAULT = 5
@@ -60,19 +62,26 @@ def write_kernel(plan: KernelPlan, module: ModuleText) -> None:
     """All regions of a kernel and its `blocks` and `step`."""
     starts: list[Stop | None] = [None, *plan.stops]
     plain: list[int] = []
-    for start in starts:
-        region = RegionEmitter(plan, start)
+    groups = [starts] if plan.unified else [[start] for start in starts]
+    for group in groups:
+        region = RegionEmitter(plan, group)
         BlockWriter(region).write()
         module.take(region)
-        module.functions.append(region_function(region, start))
+        module.functions.append(region_function(region, group[0]))
         plain.extend(region.plain_stops)
     module.functions.append(blocks_function(plan, sorted(set(plain))))
     module.functions.append(step_function(plan))
 
 
+def region_call(plan: KernelPlan, number: int, first: str, last: str) -> str:
+    """A call of the function that runs resume point `number`."""
+    name = 0 if plan.unified else number
+    return f"call i32 @region{name}(ptr %block, i32 {first}, i32 {last}, i32 {number})"
+
+
 def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
     """A real device function: `void name(block, warp, lanes, i64 start of its local memory)`; see `calls.py`."""
-    region = RegionEmitter(plan, None)
+    region = RegionEmitter(plan, [None])
     BlockWriter(region).write()
     module.take(region)
     limit = plan.layout_local_bytes - plan.own_local_bytes
@@ -98,10 +107,26 @@ def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
     module.functions.append("\n".join(lines))
 
 
+def write_refusal(plan: KernelPlan, name: str, module: ModuleText) -> None:
+    """A device function that cannot be translated: calling it is a fault."""
+    region = RegionEmitter(plan, [None])
+    region.warp = Value("i32", "%warp")
+    region.trap(BAD_TARGET_FAULT, plan.graph.function.line)
+    module.take(region)
+    lines = [
+        f"define internal void @{name}(ptr noalias %block, i32 %warp, i32 %mask, i64 %local) #0 {{",
+        "entry:",
+        *region.prelude.lines,
+        *region.emitter.lines,
+        "}",
+    ]
+    module.functions.append("\n".join(lines))
+
+
 def region_function(region: RegionEmitter, start: Stop | None) -> str:
     number = start.identifier if start is not None else 0
     lines = [
-        f"define internal i32 @region{number}(ptr noalias %block, i32 %first, i32 %last) #0 {{",
+        f"define internal i32 @region{number}(ptr noalias %block, i32 %first, i32 %last, i32 %resume) #0 {{",
         "entry:",
         "  %common = alloca i32, align 4",
         *region.allocas,
@@ -176,7 +201,7 @@ def blocks_function(plan: KernelPlan, plain: list[int]) -> str:
         "  store i32 %z, ptr %ctaid.z.at",
         "  %i.low = trunc i64 %i to i32",
         "  store i32 %i.low, ptr %index.at",
-        f"  %r0 = call i32 @region0(ptr %block, i32 0, i32 {warps})",
+        f"  %r0 = {region_call(plan, 0, '0', warps)}",
         "  br label %route",
         "route:",
     ]
@@ -186,7 +211,7 @@ def blocks_function(plan: KernelPlan, plain: list[int]) -> str:
     for number in plain:
         lines += [
             f"run{number}:",
-            f"  %r{number} = call i32 @region{number}(ptr %block, i32 0, i32 {warps})",
+            f"  %r{number} = {region_call(plan, number, '0', warps)}",
             "  br label %route",
         ]
     lines += [
@@ -224,7 +249,7 @@ def step_function(plan: KernelPlan) -> str:
     for number in range(len(plan.stops) + 1):
         lines += [
             f"run{number}:",
-            f"  %r{number} = call i32 @region{number}(ptr %block, i32 %warp, i32 %last)",
+            f"  %r{number} = {region_call(plan, number, '%warp', '%last')}",
             f"  ret i32 %r{number}",
         ]
     lines.append("}")

@@ -26,6 +26,7 @@ from cuttle.lower.passes.split_at_barriers import split_at_barriers
 from cuttle.ptx.ir import Module, Symbol
 
 FULL, MASKED = "F", "M"
+UNIFIED_FROM = 6000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class KernelPlan:
     shapes: ShapeResult = field(init=False)
     liveness: Liveness = field(init=False)
     spin_loops: set[int] = field(init=False)
+    lanes_part: bool = field(init=False, default=False)
     masked: set[int] = field(init=False)
     has_full: bool = field(init=False)
     joins: set[int] = field(init=False)
@@ -80,24 +82,18 @@ class KernelPlan:
         graph = self.graph
         successors = [block.successors for block in graph.blocks]
         self.forest = find_loops(successors)
-        if find_spin_loops(graph, self.forest) and self.is_entry:
-            split_at_barriers(graph)
-            successors = [block.successors for block in graph.blocks]
-            self.forest = find_loops(successors)
+        self.spin_loops = find_spin_loops(graph, self.forest)
+        if self.spin_loops:
+            self.infer(timeless=False)
+            self.lanes_part = any(self.lanes_leave_apart(loop) for loop in self.spin_loops)
+            if self.lanes_part and self.is_entry:
+                split_at_barriers(graph)
+                successors = [block.successors for block in graph.blocks]
+                self.forest = find_loops(successors)
+                self.spin_loops = find_spin_loops(graph, self.forest)
         self.order = order_blocks(successors, self.forest)
         self.position = {block: index for index, block in enumerate(self.order)}
-        self.spin_loops = find_spin_loops(graph, self.forest)
-        facts = Facts(
-            lambda name: special_shape(self.options, name),
-            self.symbol_shape,
-            self.options.segment,
-            self.layout_local_bytes,
-            self.is_entry,
-        )
-        self.shapes = infer_shapes(
-            graph, self.forest, facts, enabled=self.options.affine and not self.options.plain,
-            timeless=bool(self.spin_loops),
-        )  # fmt: skip
+        self.infer(timeless=self.lanes_part)
         self.liveness = find_liveness(graph)
         self.has_full = self.is_entry and not self.options.plain and (
             self.options.block_threads is None or self.options.block_threads >= LANES
@@ -106,6 +102,22 @@ class KernelPlan:
         self.find_stops()
         self.find_crossing()
         self.lay_out_frame()
+
+    def infer(self, *, timeless: bool) -> None:
+        """Shapes; `timeless` if lanes of a warp may be at different places for long."""
+        facts = Facts(
+            lambda name: special_shape(self.options, name),
+            self.symbol_shape,
+            self.options.segment,
+            self.layout_local_bytes,
+            self.is_entry,
+        )
+        enabled = self.options.affine and not self.options.plain
+        self.shapes = infer_shapes(self.graph, self.forest, facts, enabled=enabled, timeless=timeless)
+
+    def lanes_leave_apart(self, loop: int) -> bool:
+        """Whether lanes may leave a spin loop one by one; then those that have left must be able to go ahead."""
+        return any(inside in self.shapes.influences for inside, _ in self.forest.loops[loop].exits)
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
@@ -127,7 +139,7 @@ class KernelPlan:
     @property
     def blends(self) -> bool:
         """Whether masked definitions must keep the values of lanes that are elsewhere in time."""
-        return bool(self.spin_loops) or bool(self.forest.irreducible) or self.options.plain
+        return self.lanes_part or bool(self.forest.irreducible) or self.options.plain
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -170,7 +182,7 @@ class KernelPlan:
 
     def barrier_blocks(self) -> set[int]:
         """Blocks that begin with a barrier at which lanes wait for the others of their warp (spin loops only)."""
-        if not self.spin_loops or not self.is_entry:
+        if not self.lanes_part or not self.is_entry:
             return set()
         return {block.index for block in self.graph.blocks if block.nodes and self.is_stop(block.nodes[0])}
 
@@ -182,7 +194,7 @@ class KernelPlan:
 
     def pending_at(self, stop: Stop) -> set[int]:
         """Blocks at which other lanes of the warp may wait while some are at a masked stop."""
-        if stop.loop >= 0 or self.blends:
+        if self.blends:
             return self.masked
         pending = {stop.block}
         for influence in self.shapes.influences.values():
@@ -241,6 +253,12 @@ class KernelPlan:
                 self.mask_frame[block] = offset
                 offset += 4
         self.frame_bytes = -(-offset // 64) * 64
+
+    @property
+    def unified(self) -> bool:
+        """One function with all resume points instead of one for each: for kernels that would grow too large."""
+        nodes = sum(len(block.nodes) for block in self.graph.blocks)
+        return len(self.stops) * nodes > UNIFIED_FROM
 
     # -- the scan ----------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,15 @@
 """One region of a kernel as an LLVM function: from its entry, or from a resume point, to the next stops.
 
-    i32 @region<k>(ptr block, i32 first_warp, i32 last_warp)
+    i32 @region<k>(ptr block, i32 first_warp, i32 last_warp, i32 resume)
 
-runs each warp of the range from resume point k until it stops. The result is the resume point they all stopped at,
+runs each warp of the range from resume point k until it stops (in large kernels one function has all resume points). The result is the resume point they all stopped at,
 STEP_DONE if all are done, or MIXED; each warp's own resume point stands in `block->warps`. The text of blocks and edges is
 in `blocks.py`; here are the function's frame, value slots, fields and stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cuttle.abi.kernel_abi import BLOCK, LAUNCH, SERVICES, STEP_DONE, STOPS, WARP
 from cuttle.lower.cpu.machine import SERVICE_INDEX, WarpMachine
@@ -40,12 +40,12 @@ def field_offset(struct_fields: tuple[object, ...], name: str) -> int:
 
 
 class RegionEmitter:
-    """State while one region function is written. `start` is None for the kernel's entry."""
+    """State while one region function is written. `starts` are its resume points, None for the kernel's entry."""
 
-    def __init__(self, plan: KernelPlan, start: Stop | None) -> None:
+    def __init__(self, plan: KernelPlan, starts: Sequence[Stop | None]) -> None:
         self.plan = plan
         self.options = plan.options
-        self.start = start
+        self.starts = starts
         self.emitter = Emitter()
         self.prelude = Emitter("p")
         self.allocas: list[str] = []

@@ -58,13 +58,15 @@ def synthesise(
     pair: bool = True,
     brace: int = 0,
     selectors: tuple[str, ...] = (),
+    groups: dict[int, int] | None = None,
 ) -> Form:
     """The form of a spelling.
 
     `immediates` replaces sources (by index) with integer literals. `pair`: use the second predicate destination where
     there is one. `brace`: +n packs n sources, -n unpacks into n destinations (`mov`). `selectors`: byte and half
     selectors of the operands of a video instruction, destination first (empty strings for none); optional operands
-    appear as far as the selectors reach.
+    appear as far as the selectors reach. `groups`: number of registers in the brace list of an operand (0 is the
+    first one).
     """
     parts = split_opcode(spelling)
     if parts is None:
@@ -83,10 +85,12 @@ def synthesise(
         type_name = _type(code, shell)
         for part in [type_name] if brace >= 0 else [f"b{TYPE_BITS[type_name] // -brace}"] * -brace:
             destinations.append((part, register_width(part)))
-    if vector := next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 0):
-        destinations *= vector
+    groups = groups or {}
+    vector = next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 0)
+    if vector or (destinations and 0 in groups):
+        destinations *= vector or groups[0]
     registers = [Register(f"%d{index}") for index in range(len(destinations))]
-    if brace < 0 or (vector and registers):
+    if brace < 0 or (registers and (vector or 0 in groups)):
         operands.append(Vector(tuple(registers)))
         texts.append("{" + ", ".join(r.name for r in registers) + "}")
     elif len(registers) == 2:
@@ -124,8 +128,9 @@ def synthesise(
             operands.append(Immediate(immediates[index]))
             texts.append(str(immediates[index]))
             continue
-        braced = brace > 0 or (vector > 0 and code == "T")
-        count = brace if brace > 0 else vector if braced else 1
+        grouped = groups.get(len(operands), 0)
+        braced = brace > 0 or grouped > 0 or (vector > 0 and code == "T")
+        count = brace or grouped or vector if braced else 1
         part = f"b{TYPE_BITS[type_name] // brace}" if brace > 0 else type_name
         names = [Register(f"%s{len(sources) + element}") for element in range(count)]
         sources.extend([(part, register_width(part))] * count)

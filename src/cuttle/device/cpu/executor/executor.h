@@ -6,6 +6,7 @@
 #ifndef CUTTLE_EXECUTOR_H
 #define CUTTLE_EXECUTOR_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -165,6 +166,16 @@ static inline void cpu_relax(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* A turn of a waiting loop: on a machine with few cores, the one waited for may need this very core. */
+static inline void spin_politely(int turn)
+{
+    if (turn % 32 == 31) {
+        sched_yield();
+    } else {
+        cpu_relax();
+    }
 }
 
 #define LOAD_ACQUIRE(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define IDLE_SPINS 1000
+#define IDLE_SPINS 800
 
 static void wake_waiters(void)
 {
@@ -117,7 +117,7 @@ static void wait_for_jobs(cuttle_jobs_page *jobs, uint64_t tail)
         if (LOAD_ACQUIRE(jobs->head) != tail) {
             return;
         }
-        cpu_relax();
+        spin_politely(spin);
     }
     struct pollfd peer = {.fd = executor.socket, .events = POLLIN};
     /* The device process cannot fence between its stores of `head` and its look at `executor_sleeping`. Its store has

@@ -68,7 +68,7 @@ static void *helper_main(void *argument)
     uint32_t seen = 0;
     for (;;) {
         for (int spin = 0; spin < HELPER_SPINS && atomic_load(&pool.generation) == seen; spin++) {
-            cpu_relax();
+            spin_politely(spin);
         }
         while (atomic_load(&pool.generation) == seen) {
             atomic_fetch_add(&pool.sleepers, 1);
@@ -105,7 +105,7 @@ void pool_run(pool_task task, void *argument, uint32_t width)
     uint32_t state = atomic_fetch_and(&pool.state, ~OPEN) & ~OPEN;
     for (int spin = 0; state != 0; spin++) {
         if (spin < JOIN_SPINS) {
-            cpu_relax();
+            spin_politely(spin);
         } else {
             futex_wait(&pool.state, state);
         }

@@ -1,0 +1,130 @@
+"""mbarrier objects (PTX ISA 9.0, 9.7.13.16).
+
+The object is a 64-bit word of our own layout, changed by additions only: bits 0-20 the arrivals still awaited, 21-41 the
+arrivals of the next phase, 42 the phase, 43-63 the bytes of transactions still awaited (signed). Whoever brings both
+counts to zero adds once more: the next phase's arrivals, and the flip of the phase bit. An object's phase can only
+complete once per instruction; arrivals beyond that count towards the next phase.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuttle.lower.emit import Emitter, Value
+from cuttle.lower.machine import Machine
+from cuttle.lower.ops.memory import space_of
+from cuttle.ptx.ir import Instruction
+
+_FIELD = (1 << 21) - 1
+_EXPECTED, _PHASE, _BYTES = 21, 42, 43
+
+
+def _const(emitter: Emitter, value: int) -> Value:
+    return emitter.const("i64", value)
+
+
+def _scope(instruction: Instruction) -> str:
+    return "cluster" if instruction.has("cluster") else "cta"
+
+
+def _change(machine: Machine, instruction: Instruction, address: Any, change: Value) -> Value:
+    """Add to the word, complete the phase if that brought both counts to zero; the old word."""
+    e = machine.emitter
+
+    def add(amount: Value) -> Value:
+        old = machine.atomic(
+            "add", "u64", space_of(instruction), address, [amount], want_result=True, ordering="acq_rel",
+            scope=_scope(instruction)
+        )  # fmt: skip
+        assert old is not None
+        return old
+
+    old = add(change)
+    new = e.add(old, change)
+    awaited = e.or_(e.and_(new, _const(e, _FIELD)), e.lshr(new, _const(e, _BYTES)))
+    complete = e.icmp("eq", awaited, _const(e, 0))
+    next_arrivals = e.and_(e.lshr(new, _const(e, _EXPECTED)), _const(e, _FIELD))
+    odd = e.icmp("ne", e.and_(new, _const(e, 1 << _PHASE)), _const(e, 0))
+    flip = e.select(odd, _const(e, -(1 << _PHASE)), _const(e, 1 << _PHASE))
+    add(e.select(complete, e.add(next_arrivals, flip), _const(e, 0)))
+    return old
+
+
+def mbarrier_init(machine: Machine, instruction: Instruction, address: Any, count: Value) -> None:
+    """`mbarrier.init`: phase 0, `count` arrivals in every phase. 9.7.13.16.9."""
+    e = machine.emitter
+    wide = e.cast("zext", count, "i64")
+    machine.store(space_of(instruction), 64, address, [e.or_(wide, e.shl(wide, _const(e, _EXPECTED)))])
+
+
+def mbarrier_inval(machine: Machine, instruction: Instruction, address: Any) -> None:
+    """`mbarrier.inval`: the memory is free for other uses. 9.7.13.16.10."""
+
+
+def _bytes(emitter: Emitter, count: Value) -> Value:
+    return emitter.shl(emitter.cast("zext", count, "i64"), _const(emitter, _BYTES))
+
+
+def mbarrier_expect_tx(machine: Machine, instruction: Instruction, address: Any, count: Value) -> None:
+    """`mbarrier.expect_tx`: more bytes to await. 9.7.13.16.11."""
+    machine.atomic(
+        "add", "u64", space_of(instruction), address, [_bytes(machine.emitter, count)], want_result=False,
+        ordering="relaxed", scope=_scope(instruction)
+    )  # fmt: skip
+
+
+def mbarrier_complete_tx(machine: Machine, instruction: Instruction, address: Any, count: Value) -> None:
+    """`mbarrier.complete_tx`: bytes have arrived. 9.7.13.16.12."""
+    e = machine.emitter
+    _change(machine, instruction, address, e.neg(_bytes(e, count)))
+
+
+def mbarrier_arrive(machine: Machine, instruction: Instruction, address: Any, count: Value | None = None) -> Value:
+    """`mbarrier.arrive`: one or `count` arrivals; `.expect_tx` awaits `count` bytes first. 9.7.13.16.13."""
+    e = machine.emitter
+    if instruction.has("expect_tx"):
+        assert count is not None
+        return _change(machine, instruction, address, e.sub(_bytes(e, count), _const(e, 1)))
+    arrivals = _const(e, 1) if count is None else e.cast("zext", count, "i64")
+    return _change(machine, instruction, address, e.neg(arrivals))
+
+
+def mbarrier_arrive_drop(machine: Machine, instruction: Instruction, address: Any, count: Value | None = None) -> Value:
+    """`mbarrier.arrive_drop`: arrivals that later phases do not await either. 9.7.13.16.14."""
+    e = machine.emitter
+    if instruction.has("expect_tx"):
+        assert count is not None
+        change = e.sub(_bytes(e, count), _const(e, 1 | 1 << _EXPECTED))
+        return _change(machine, instruction, address, change)
+    arrivals = _const(e, 1) if count is None else e.cast("zext", count, "i64")
+    both = e.add(arrivals, e.shl(arrivals, _const(e, _EXPECTED)))
+    return _change(machine, instruction, address, e.neg(both))
+
+
+def mbarrier_test_wait(machine: Machine, instruction: Instruction, address: Any, state: Value, *hint: Value) -> Value:
+    """`mbarrier.test_wait`: whether the phase of `state` (or with `.parity` of that parity) is over. 9.7.13.16.15."""
+    e = machine.emitter
+    word = machine.load(space_of(instruction), 64, 1, address, ordering="acquire")[0]
+    phase = e.and_(e.lshr(word, _const(e, _PHASE)), _const(e, 1))
+    shift = 0 if instruction.has("parity") else _PHASE
+    wide = e.resize(state, 64)
+    asked = e.and_(e.lshr(wide, _const(e, shift)) if shift else wide, _const(e, 1))
+    return e.icmp("ne", phase, asked)
+
+
+def mbarrier_try_wait(machine: Machine, instruction: Instruction, address: Any, state: Value, *hint: Value) -> Value:
+    """`mbarrier.try_wait`: as `test_wait`; suspending meanwhile is left to the caller's loop. 9.7.13.16.16."""
+    return mbarrier_test_wait(machine, instruction, address, state)
+
+
+def mbarrier_pending_count(machine: Machine, instruction: Instruction, state: Value) -> Value:
+    """`mbarrier.pending_count`: the arrivals awaited when `state` was taken. 9.7.13.16.17."""
+    e = machine.emitter
+    return e.cast("trunc", e.and_(state, _const(e, _FIELD)), "i32")
+
+
+def cp_async_mbarrier_arrive(machine: Machine, instruction: Instruction, address: Any) -> None:
+    """`cp.async.mbarrier.arrive`: copies are complete already. With `.noinc` it is an arrival, else it adds and
+    removes one. 9.7.13.16.18."""
+    if instruction.has("noinc"):
+        _change(machine, instruction, address, _const(machine.emitter, -1))

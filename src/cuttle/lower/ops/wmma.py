@@ -1,0 +1,201 @@
+"""wmma.load, wmma.mma, wmma.store (PTX ISA 9.0, 9.7.14.4).
+
+The manual leaves the fragments' layout open. Here a fragment is made of the register tiles of `tiles.py`: A of 16-row
+(or one 8-row) blocks, B and the accumulators of 8-column blocks; registers beyond the elements repeat the first ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuttle.lower.emit import Emitter, Value
+from cuttle.lower.machine import Machine
+from cuttle.lower.ops.matrix import (
+    add_integers,
+    kinds_after_shape,
+    pack_accumulators,
+    product_of,
+    shape_of,
+    split_registers,
+    unpack_accumulators,
+)
+from cuttle.lower.ops.memory import space_of
+from cuttle.lower.ops.tiles import ELEMENT_BITS, INTEGERS, multiply_tile
+from cuttle.ptx.ir import Instruction, Vector
+
+# Bits of one accumulator element in memory.
+_ACCUMULATOR_BITS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
+
+
+class Fragment:
+    """Where each register element of a fragment lies in its matrix: (row, column) as functions of the lane."""
+
+    def __init__(self, machine: Machine, role: str, shape: tuple[int, int, int], kind: str) -> None:
+        self.machine = machine
+        self.role = role
+        self.m, self.n, self.k = shape
+        self.kind = kind
+        e = machine.emitter
+        lane = machine.lane_index()
+        self.group = e.lshr(lane, e.const("i32", 2))
+        self.t = e.and_(lane, e.const("i32", 3))
+        bits = {"b1": 1}.get(kind) or ELEMENT_BITS.get(kind, 32)
+        self.bits = bits
+        # Elements side by side in a register: k of A and B, the two columns of an f16 accumulator.
+        self.side = (1 if kind == "f64" else 32 // bits) if role in "ab" else (2 if kind == "f16" else 1)
+
+    def registers(self) -> list[list[tuple[Value, Value]]]:
+        """For each register the (row, column) of its elements."""
+        if self.role == "a":
+            return self._left()
+        return self._right() if self.role == "b" else self._accumulators()
+
+    def _row(self, block: int) -> Value:
+        e = self.machine.emitter
+        return e.add(self.group, e.const("i32", 8 * block)) if block else self.group
+
+    def _along(self, half: int) -> list[Value]:
+        """The k of a register's elements."""
+        e = self.machine.emitter
+        first = e.mul(self.t, e.const("i32", self.side))
+        return [e.add(first, e.const("i32", 4 * self.side * half + index)) for index in range(self.side)]
+
+    def _left(self) -> list[list[tuple[Value, Value]]]:
+        halves = self.k // (4 * self.side)
+        tiles = [range(2 * i, 2 * i + 2) for i in range(self.m // 16)] or [range(1)]
+        return [
+            [(self._row(block), k) for k in self._along(half)]
+            for tile in tiles
+            for half in range(halves)
+            for block in tile
+        ]
+
+    def _right(self) -> list[list[tuple[Value, Value]]]:
+        halves = self.k // (4 * self.side)
+        return [
+            [(k, self._row(block)) for k in self._along(half)] for block in range(self.n // 8) for half in range(halves)
+        ]
+
+    def _accumulators(self) -> list[list[tuple[Value, Value]]]:
+        e = self.machine.emitter
+        twice = e.shl(self.t, e.const("i32", 1))
+        places = []
+        for tile in [range(2 * i, 2 * i + 2) for i in range(self.m // 16)] or [range(1)]:
+            for block in range(self.n // 8):
+                for row in tile:
+                    for column in range(2):
+                        places.append((self._row(row), e.add(twice, e.const("i32", 8 * block + column))))
+        return [places[i : i + self.side] for i in range(0, len(places), self.side)]
+
+
+def _offset(emitter: Emitter, place: tuple[Value, Value], stride: Value, row_major: bool, bits: int) -> Value:
+    """Byte offset (i64) of an element; sub-byte elements by their first byte."""
+    row, column = place if row_major else (place[1], place[0])
+    wide = emitter.cast("zext", row, "i64")
+    index = emitter.add(emitter.mul(wide, stride), emitter.cast("zext", column, "i64"))
+    if bits >= 8:
+        return emitter.mul(index, emitter.const("i64", bits // 8))
+    return emitter.lshr(index, emitter.const("i64", (8 // bits).bit_length() - 1))
+
+
+def _memory_form(machine: Machine, instruction: Instruction, stride: Value | None) -> tuple[Fragment, Value, bool]:
+    """(fragment, stride in elements as i64, row major) of a load or store."""
+    e = machine.emitter
+    role = next(name for name in ("a", "b", "c", "d") if instruction.has(name))
+    shape = shape_of(instruction)
+    kind = kinds_after_shape(instruction)[-1]
+    row_major = instruction.has("row")
+    if stride is None:
+        m, n, k = shape
+        rows, columns = {"a": (m, k), "b": (k, n)}.get(role, (m, n))
+        stride = e.const("i32", columns if row_major else rows)
+    return Fragment(machine, role, shape, kind), e.cast("zext", stride, "i64"), row_major
+
+
+def wmma_load(
+    machine: Machine, instruction: Instruction, address: Any, stride: Value | None = None
+) -> tuple[Value, ...]:
+    """`wmma.load`: a fragment from a matrix in memory. 9.7.14.4.3."""
+    e = machine.emitter
+    fragment, stride, row_major = _memory_form(machine, instruction, stride)
+    accumulator = fragment.role not in "ab"
+    bits = _ACCUMULATOR_BITS[fragment.kind] if accumulator else fragment.bits
+    space = space_of(instruction)
+    # A register's elements are adjacent in memory along k: rows of A, columns of B.
+    adjacent = (fragment.role == "a") == row_major if not accumulator else row_major
+    registers: list[Value] = []
+    for places in fragment.registers():
+        if adjacent or len(places) == 1:
+            width = 64 if fragment.kind == "f64" else 32
+            place = machine.advance(address, _offset(e, places[0], stride, row_major, bits))
+            registers.append(_load_word(machine, space, place, width))
+            continue
+        if bits < 8:
+            machine.refuse("sub-byte matrices across their major dimension")
+        word: Value | None = None
+        for index, element in enumerate(places):
+            place = machine.advance(address, _offset(e, element, stride, row_major, bits))
+            part = e.cast("zext", machine.load(space, bits, 1, place)[0], "i32")
+            part = e.shl(part, e.const("i32", bits * index)) if index else part
+            word = part if word is None else e.or_(word, part)
+        assert word is not None
+        registers.append(word)
+    destination = instruction.operands[0]
+    wanted = len(destination.elements) if isinstance(destination, Vector) else 1
+    return tuple(registers[index % len(registers)] for index in range(wanted))
+
+
+def _load_word(machine: Machine, space: str, place: Any, bits: int) -> Value:
+    return machine.load(space, bits, 1, place)[0]
+
+
+def wmma_store(machine: Machine, instruction: Instruction, address: Any, *operands: Value) -> None:
+    """`wmma.store.d`: an accumulator to memory. 9.7.14.4.4."""
+    e = machine.emitter
+    source = instruction.operands[1]
+    count = len(source.elements) if isinstance(source, Vector) else 1
+    stride_operand = operands[count] if len(operands) > count else None
+    fragment, stride, row_major = _memory_form(machine, instruction, stride_operand)
+    bits = _ACCUMULATOR_BITS[fragment.kind]
+    for register, places in zip(operands[:count], fragment.registers(), strict=True):
+        for index, element in enumerate(places):
+            part = e.as_bits(register)
+            if len(places) == 2:
+                part = e.cast("trunc", e.lshr(part, e.const("i32", 16 * index)) if index else part, "i16")
+            place = machine.advance(address, _offset(e, element, stride, row_major, bits))
+            machine.store(space_of(instruction), bits, place, [part])
+
+
+def _kinds(machine: Machine, instruction: Instruction) -> tuple[str, str, str, str]:
+    """(d, a, b, c): the f16 forms name only d and c."""
+    kinds = kinds_after_shape(instruction)
+    if len(kinds) == 2:
+        return kinds[0], "f16", "f16", kinds[1]
+    if len(kinds) != 4:
+        machine.refuse("this form of wmma.mma")
+    return kinds[0], kinds[1], kinds[2], kinds[3]
+
+
+def wmma_mma(machine: Machine, instruction: Instruction, *operands: Value) -> tuple[Value, ...]:
+    """`wmma.mma`: D = A * B + C on fragments, tile by tile; accuracy as `mma`. 9.7.14.4.5."""
+    e = machine.emitter
+    m, n, k = shape_of(instruction)
+    d_kind, a_kind, b_kind, c_kind = _kinds(machine, instruction)
+    product = product_of(machine, instruction, a_kind, b_kind)
+    a, b, c = split_registers(instruction, operands)
+    side = 32 if a_kind == "b1" else 1 if a_kind == "f64" else 32 // ELEMENT_BITS[a_kind]
+    halves = k // (4 * side)
+    row_halves = 2 if m >= 16 else 1
+    values = unpack_accumulators(e, c, c_kind)
+    integer = a_kind in INTEGERS
+    results: list[Value] = []
+    per_tile = 2 * row_halves
+    for tile in range(m // (8 * row_halves)):
+        left = a[tile * row_halves * halves : (tile + 1) * row_halves * halves]
+        for block in range(n // 8):
+            at = len(results)
+            old = values[at : at + per_tile]
+            start = [e.const("i32", 0)] * per_tile if integer else old
+            sums = multiply_tile(machine, product, left, b[block * halves : (block + 1) * halves], start)
+            results.extend(add_integers(e, instruction, sums, old) if integer else sums)
+    return tuple(results) if integer else pack_accumulators(e, results, d_kind)

@@ -1,0 +1,102 @@
+"""A tiny run of everything: does it work at all. Says nothing about speed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuttle.bench import report
+from cuttle.bench.build import BenchError, find_nvcc
+from cuttle.bench.contenders import Contender, Sample, base_environment
+from cuttle.bench.noise import Interval
+from cuttle.bench.problems import PROBLEMS
+from cuttle.bench.processes import WorkerFailure, WorkerProcess, cpu_ns, marked_processes
+from cuttle.bench.run import Measured, Options, Results, Timing, run
+
+SCRIPT = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "die":
+        sys.exit("out of steam")
+    print(json.dumps({"error": "no"} if request["do"] == "fail" else {"text": request["do"]}), flush=True)
+"""
+
+
+def worker(tmp_path: Path) -> WorkerProcess:
+    return WorkerProcess([sys.executable, "-c", SCRIPT], base_environment(), tmp_path / "log")
+
+
+def test_worker_answers_fails_and_dies(tmp_path: Path) -> None:
+    process = worker(tmp_path)
+    try:
+        assert process.ask("describe") == {"text": "describe"}
+        assert cpu_ns(process.pid) > 0
+        with pytest.raises(WorkerFailure, match="^no$"):
+            process.ask("fail")
+        with pytest.raises(WorkerFailure, match="ended with 1; out of steam"):
+            process.ask("die")
+    finally:
+        process.close()
+
+
+def test_processes_are_found_by_their_token(tmp_path: Path) -> None:
+    contender = Contender("native", "plain C", [sys.executable, "-c", SCRIPT], base_environment())
+    contender.start(tmp_path / "log")
+    try:
+        assert contender.worker is not None
+        assert list(marked_processes(contender.token)) == [contender.worker.pid]
+    finally:
+        contender.stop()
+    assert marked_processes(contender.token) == {}
+
+
+def made_up(ours: list[float], theirs: list[float]) -> Measured:
+    measured = Measured(PROBLEMS[0])
+    for name, values in (("cuttle", ours), ("intel", theirs)):
+        measured.timings[name] = Timing([Sample(value, value + 0.1, value + 0.2) for value in values])
+    return measured
+
+
+def test_ratio_is_taken_round_by_round() -> None:
+    # The machine slowed down by ten half way, which no ratio of medians would survive.
+    measured = made_up([1, 1, 10, 10, 10], [4, 4, 40, 40, 40])
+    assert measured.ratio("cuttle", "intel") == Interval(0.25, 0.25, 0.25)
+    assert measured.verdict == "met"
+    assert made_up([1, 3, 1, 3], [4, 4, 4, 4]).verdict == "noise"
+    assert made_up([3, 3], [4, 4]).verdict == "missed"
+    assert made_up([], [4, 4]).verdict == ""
+
+
+def test_page_names_everything() -> None:
+    measured = made_up([1, 3, 1, 3], [4, 4, 4, 4])
+    measured.lowering = {"mode": "regions", "gathers": 3, "scatters": 0}
+    measured.timings["pocl"] = Timing(trouble="no such thing")
+    results = Results(Options(), {"processor": "a | b"}, {"Cuttle": "device"}, [measured], [], ["gone"])
+    page = report.page(results)
+    for text in ("no verdict (noise)", "≤ 0.4", "regions, 3 gathers", "saxpy: no such thing", "gone", "a \\| b"):
+        assert text in page
+    assert not Results(Options(), {}, {}, [], [], ["gone"]).sound
+
+
+@pytest.mark.nvcc
+@pytest.mark.device
+def test_small_run(tmp_path: Path) -> None:
+    try:
+        find_nvcc(None)
+    except BenchError as error:
+        pytest.skip(str(error))
+    options = Options(
+        rounds=1, contenders=("cuttle", "native"), problems=("saxpy", "histogram_shared"), small=True, folder=tmp_path
+    )
+    results = run(options, lambda text: None)
+    assert results.troubles == []
+    for measured in results.kernels:
+        for name, timing in measured.timings.items():
+            assert timing.trouble == "", name
+            assert len(timing.samples) == 1
+        assert measured.lowering["mode"] == "regions"
+    assert len(results.figures) == 7
+    assert "saxpy" in report.page(results)
