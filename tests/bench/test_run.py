@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from cuttle.bench.contenders import Contender, Sample, base_environment
 from cuttle.bench.noise import Interval
 from cuttle.bench.problems import PROBLEMS
 from cuttle.bench.processes import WorkerFailure, WorkerProcess, cpu_ns, marked_processes
-from cuttle.bench.run import Measured, Options, Results, Timing, run
+from cuttle.bench.run import Measured, Options, Results, Timing
 
 SCRIPT = """
 import json, sys
@@ -88,15 +90,15 @@ def test_small_run(tmp_path: Path) -> None:
         find_nvcc(None)
     except BenchError as error:
         pytest.skip(str(error))
-    options = Options(
-        rounds=1, contenders=("cuttle", "native"), problems=("saxpy", "histogram_shared"), small=True, folder=tmp_path
-    )
-    results = run(options, lambda text: None)
-    assert results.troubles == []
-    for measured in results.kernels:
-        for name, timing in measured.timings.items():
-            assert timing.trouble == "", name
-            assert len(timing.samples) == 1
-        assert measured.lowering["mode"] == "regions"
-    assert len(results.figures) == 7
-    assert "saxpy" in report.page(results)
+    # A process of its own: the benchmark adopts orphans.
+    command = [sys.executable, "-m", "cuttle.bench", "--small", "--rounds", "1", "--json", "--folder", str(tmp_path)]
+    command += ["--contenders", "cuttle,native", "--only", "saxpy,histogram_shared"]
+    done = subprocess.run(command, capture_output=True, text=True, env=base_environment(), timeout=300, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    results = json.loads(done.stdout)
+    assert results["troubles"] == []
+    assert [measured["name"] for measured in results["kernels"]] == ["saxpy", "histogram_shared"]
+    for measured in results["kernels"]:
+        assert [len(timing["samples"]) for timing in measured["timings"].values()] == [1, 1]
+        assert measured["lowering"]["mode"] == "regions"
+    assert len(results["figures"]) == 7

@@ -271,6 +271,16 @@ def test_freed_memory_is_reused_only_behind_its_users(client: FakeClient) -> Non
     assert client.ok("POOL_ALLOC", 1, 4096, one)[0] == address
 
 
+def test_the_program_goes_while_a_kernel_runs_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = FakeClient({"CUTTLE_CACHE_DIR": str(tmp_path / "cache")})
+    plant_image(tmp_path, monkeypatch, images.FOREVER, (32, 1, 1))
+    kernel = made.kernel(made.load(PTX), "work")
+    for _ in range(wire.JOB_SLOTS + wire.RING_SLOTS // 2):
+        made.launch(kernel, 1, 32, pack("<QI", 0, 0))
+    made.close()
+    assert made.process.returncode == 0
+
+
 def test_the_program_goes_and_nothing_stays(tmp_path: Path) -> None:
     made = FakeClient({"CUTTLE_CACHE_DIR": str(tmp_path)})
     made.wait(made.fill(made.allocate(64), 1))
@@ -282,3 +292,26 @@ def test_the_program_goes_and_nothing_stays(tmp_path: Path) -> None:
     while Path(f"/proc/{executor}").exists() and time.monotonic() < limit:
         time.sleep(0.01)
     assert not Path(f"/proc/{executor}").exists()
+
+
+def test_a_kernel_that_cannot_be_compiled_fails_when_launched(client: FakeClient) -> None:
+    text = b"""
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry stub() { trap; }
+    .visible .entry good(.param .u64 out)
+    {
+        .reg .b64 %rd<3>;
+        ld.param.u64 %rd1, [out];
+        st.global.u64 [%rd1], 77;
+        ret;
+    }
+    """
+    module = client.load(text)
+    memory = client.allocate(64)
+    client.wait(client.launch(client.kernel(module, "good"), 1, 32, pack("<Q", memory)))
+    assert client.shared.read(memory, 8) == pack("<Q", 77)
+    client.launch(client.kernel(module, "stub"), 1, 32, b"")
+    assert client.wait_sticky() == 218
+    assert "PTX-0305" in client.error_text() and "stub" in client.error_text()

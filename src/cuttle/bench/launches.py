@@ -133,9 +133,7 @@ def start_figures(built: Built, folder: Path, rounds: int, talk: Callable[[str],
 def wait_until_gone(token: str) -> None:
     """Raises WorkerFailure if processes of a finished program stay."""
     deadline = time.monotonic() + GONE_S
-    while left := marked_processes(token):
-        reap()
+    while not reap() or marked_processes(token):
         if time.monotonic() > deadline:
-            raise WorkerFailure(f"left behind: {', '.join(left.values())}")
+            raise WorkerFailure(f"left behind: {', '.join(marked_processes(token).values())}")
         time.sleep(0.01)
-    reap()

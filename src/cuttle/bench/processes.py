@@ -114,13 +114,14 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
 
-def reap() -> None:
-    """Collects adopted processes that have ended. Only while no other child is being waited for."""
+def reap() -> bool:
+    """Collects children that have ended, adopted ones too; whether none is left. Only when no child is wanted any more."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        pass
+        return True
+    return False
 
 
 def own_cpu_s() -> float:

@@ -6,7 +6,7 @@ order between streams is decided before, in `runtime/streams.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Device(Protocol):
     """One device. Jobs are numbered by *positions* in its ring: `position` is where the next one goes."""
 
     position: int
+    # Asked while `submit` waits for room: true ends the wait with DeviceLost.
+    interrupted: Callable[[], bool]
 
     @property
     def running(self) -> bool:

@@ -16,7 +16,10 @@ from struct import pack, unpack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cuttle.ptx.ir import Module
+    from collections.abc import Iterator
+
+    from cuttle.ptx.ir import Function, Module
+    from cuttle.ptx.parser import ModuleIndex
 
 
 def read_exactly(descriptor: int, size: int) -> bytes:
@@ -39,35 +42,87 @@ def write_message(descriptor: int, header: dict[str, Any], data: bytes) -> None:
 
 
 class Compiler:
-    """Modules seen so far, parsed when first needed."""
+    """Modules seen so far. Bodies are read when a kernel needs them: a library may hold thousands."""
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
-        self._modules: dict[str, Module] = {}
+        self._indices: dict[str, ModuleIndex] = {}
+        self._bodies: dict[str, dict[str, Function]] = {}
+        self._whole: dict[str, Module] = {}
 
     def bring(self, digest: str, text: bytes) -> None:
         if text:
             self._texts[digest] = text
 
-    def _module(self, digest: str) -> Module:
-        module = self._modules.get(digest)
-        if module is None:
-            from cuttle.ptx.parser import parse_module
+    def _module(self, digest: str, kernel: str) -> Module:
+        """The module with the bodies that the kernel may reach; with all, if functions are called by address."""
+        from cuttle.ptx.ir import Module
+        from cuttle.ptx.parser import index_module, parse_function, parse_module
 
-            module = self._modules[digest] = parse_module(self._texts[digest])
-        return module
+        if digest in self._whole:
+            return self._whole[digest]
+        index = self._indices.get(digest)
+        if index is None:
+            index = self._indices[digest] = index_module(self._texts[digest])
+        bodies = self._bodies.setdefault(digest, {})
+        wanted, seen = [index.aliases.get(kernel, kernel)], set()
+        while wanted:
+            name = wanted.pop()
+            entry = index.functions.get(name)
+            if name in seen or entry is None or not entry.is_defined:
+                continue
+            seen.add(name)
+            if name not in bodies:
+                bodies[name] = parse_function(index, name)
+            called = called_by_name(bodies[name], index)
+            if called is None:
+                self._whole[digest] = parse_module(self._texts[digest])
+                return self._whole[digest]
+            wanted += called
+        functions = {name: bodies[name] if name in seen else entry.header for name, entry in index.functions.items()}
+        return Module(
+            index.version, index.target, index.address_size, dict(index.variables), functions, dict(index.files),
+            dict(index.aliases),
+        )  # fmt: skip
 
     def compile(self, digest: str, kernel: str, options: dict[str, Any]) -> bytes:
         """The image file of a kernel. Raises CuttleError."""
         from cuttle.lower.cpu.compile_kernel import compile_kernel
         from cuttle.lower.cpu.options import CompileOptions
 
-        module = self._module(digest)
+        module = self._module(digest, kernel)
         refuse_stub(module, kernel)
         shape = options.pop("block_shape")
         chosen = CompileOptions(block_shape=None if shape is None else tuple(shape), **options)
         image: bytes = compile_kernel(module, kernel, chosen).file_bytes
         return image
+
+
+def called_by_name(function: Function, index: ModuleIndex) -> list[str] | None:
+    """Functions that a body calls by name; None if it calls one by its address, or takes one's address."""
+    from cuttle.ptx.ir import Instruction, Operand, Symbol, Vector
+
+    def names(operands: tuple[Operand, ...]) -> Iterator[str]:
+        for operand in operands:
+            if isinstance(operand, Symbol):
+                yield operand.name
+            elif isinstance(operand, Vector):
+                yield from names(operand.elements)
+
+    called = []
+    for statement in function.statements or ():
+        if not isinstance(statement, Instruction):
+            continue
+        if statement.call is not None:
+            if not isinstance(statement.call.callee, Symbol):
+                return None
+            name = statement.call.callee.name
+            called.append(index.aliases.get(name, name))
+            if any(index.aliases.get(name, name) in index.functions for name in names(statement.call.arguments)):
+                return None
+        elif any(index.aliases.get(name, name) in index.functions for name in names(statement.operands)):
+            return None
+    return called
 
 
 def refuse_stub(module: Module, kernel: str) -> None:

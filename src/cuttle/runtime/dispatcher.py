@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from os import sched_yield
-from select import POLLIN, poll
+from select import POLLIN, POLLRDHUP, poll
 from struct import pack, unpack_from
 from time import monotonic
 
@@ -61,6 +61,7 @@ class Dispatcher:
         self._values_waited_for = False
         self._no_launches: dict[bytes, int] = {}
         self._closed = False
+        session.device.interrupted = self._client_is_gone
         self.order = session.order = StreamOrder(session.shared.status.u32, self._let_go)
         self._simple = {
             wire.RECORD_COPY: wire.RECORD_COPY_BYTES,
@@ -162,6 +163,12 @@ class Dispatcher:
         if self.session.has("kernels") and self.session.kernels.busy:
             return 5 if self.session.kernels.sending else 100
         return -1
+
+    def _client_is_gone(self) -> bool:
+        poller = poll()
+        poller.register(self._socket, POLLRDHUP)
+        self._closed = self._closed or bool(poller.poll(0))
+        return self._closed
 
     def _drain_socket(self) -> bool:
         """Takes the wake-up bytes. False: the client is gone."""
@@ -295,7 +302,8 @@ class Dispatcher:
             self._device.submit_launch(memoryview(record), slots, image.index)
             return DONE
         if error:
-            self.session.poison(results.LAUNCH_FAILED, error)
+            # What a launch answers on hardware whose driver could not translate the kernel; here it is found out later.
+            self.session.poison(results.INVALID_PTX, error)
             return DONE
         return WAIT
 

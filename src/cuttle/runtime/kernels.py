@@ -225,8 +225,6 @@ class KernelStore:
                 image.state, image.error = FAILED, error or "the compiler gave no image"
                 sys.stderr.write(f"cuttle: kernel {kernel.name} cannot be compiled:\n{image.error}\n")
                 return
-            if seconds > 2.0:
-                sys.stderr.write(f"cuttle: compiled {kernel.name} in {seconds:.1f} s\n")
             try:
                 stored = self.cache.store(module.digest, key, data)
                 self._finish(image, _open_image(stored, data))

@@ -59,6 +59,7 @@ class Session:
         self.context = 0
         self.thread = 0
         self.heap: Allocation | None = None
+        self._old_heaps: list[Allocation] = []
         self.heap_bytes = DEFAULT_HEAP_BYTES
         self.stack_bytes = DEFAULT_STACK_BYTES
         self.limits: dict[int, int] = {}
@@ -126,13 +127,26 @@ class Session:
         self.device.set_limits(heap.address if heap else 0, heap.reserved if heap else 0, self.stack_bytes)
 
     def set_heap_bytes(self, size: int) -> None:
-        """Takes effect for a heap that no kernel has used yet; raises OUT_OF_MEMORY."""
+        """Takes effect for a heap that no kernel has used yet; raises OUT_OF_MEMORY.
+
+        The executor opens the heap at the first device malloc and stays with it, so one that it may know is kept.
+        """
         allocation = self.memory.allocate(size, memory_kinds.INTERNAL, alignment=4096)
         if self.heap is not None:
-            self.memory.free_later(self.heap, self.device.position)
+            if self.device.running:
+                self._old_heaps.append(self.heap)
+            else:
+                self.memory.free(self.heap)
         self.heap = allocation
         self.heap_bytes = size
         self.publish_limits()
+
+    def _free_heaps(self) -> None:
+        """The executor is gone."""
+        for heap in (*self._old_heaps, *((self.heap,) if self.heap is not None else ())):
+            self.memory.free(heap)
+        self._old_heaps.clear()
+        self.heap = None
 
     # Errors that stay
 
@@ -168,9 +182,7 @@ class Session:
             if self.has("kernels"):
                 self.kernels.forget_executor()
             self.memory.settle_all()
-            if self.heap is not None:
-                self.memory.free(self.heap)
-                self.heap = None
+            self._free_heaps()
         if self.has("modules"):
             for module in list(self.modules.modules.values()):
                 if module.context == context:

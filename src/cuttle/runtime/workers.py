@@ -16,6 +16,7 @@ from struct import pack, unpack_from
 from typing import Any
 
 SLOW_SECONDS = 2.0
+WORKER_MODULE = "cuttle.runtime.compile_worker"
 
 # What a finished compilation says: image file (empty on failure), error text, seconds.
 Finished = Callable[[bytes, str, float], None]
@@ -45,7 +46,7 @@ class Worker:
         self.incoming, their_out = os.pipe()
         numbers = (max(self.outgoing, self.incoming, their_in, their_out, 10) + 1, 0)
         first = numbers[0]
-        arguments = [sys.executable, "-m", "cuttle.runtime.compile_worker", str(first), str(first + 1)]
+        arguments = [sys.executable, "-m", WORKER_MODULE, str(first), str(first + 1)]
         actions: list[tuple[int, int, int]] = [
             (os.POSIX_SPAWN_DUP2, their_in, first),
             (os.POSIX_SPAWN_DUP2, their_out, first + 1),

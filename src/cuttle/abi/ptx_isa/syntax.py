@@ -30,7 +30,7 @@ def _sequence(pattern: str, at: int) -> tuple[list[str], int]:
         opening = pattern[at]
         if opening in "[(":
             options, at = _choice(pattern, at + 1)
-            if pattern[at] != {"[": "]", "(": ")"}[opening]:
+            if pattern[at : at + 1] != {"[": "]", "(": ")"}[opening]:
                 raise ValueError(f"unbalanced pattern {pattern!r} at {at}")
             at += 1
             if opening == "[":

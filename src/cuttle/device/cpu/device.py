@@ -5,7 +5,7 @@ from __future__ import annotations
 import _socket
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import pack, pack_into, unpack_from
 
 from cuttle.abi import knobs
@@ -61,6 +61,7 @@ class CpuDevice:
         self.heap_base = 0
         self.heap_bytes = 0
         self.local_limit_bytes = 1024
+        self.interrupted: Callable[[], bool] = lambda: False
         self._shared = shared
         self._workers = workers
         self._timeout_ms = timeout_ms
@@ -191,6 +192,8 @@ class CpuDevice:
             self.wake()
             if self._lost():
                 raise DeviceLost("the executor has ended")
+            if self.interrupted():
+                raise DeviceLost("the program has ended")
             time.sleep(pause)
             pause = min(pause * 2, 0.002)
 

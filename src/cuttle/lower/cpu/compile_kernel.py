@@ -27,6 +27,7 @@ from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.ptx.ir import Module
 
+LARGE_TEXT = 1_000_000
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
 
 
@@ -139,6 +140,9 @@ def compile_kernel(
         raise PtxError(
             error.code, error.message, Where(**{**where_fields(where), "kernel": kernel}), hint=error.hint
         ) from error
+    if len(source) > LARGE_TEXT:
+        # Past this size LLVM's passes turn the value slots of hundreds of blocks into phis and take minutes.
+        code = replace(code, opt_level=0)
     try:
         compiled = compile_object(source, code, want_ir=want_ir, want_assembly=want_assembly)
         linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)
