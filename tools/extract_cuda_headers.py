@@ -60,7 +60,13 @@ def preprocess(include: Path) -> str:
 def versions(include: Path) -> dict[tuple[str, str], list[int]]:
     """(base name, "" or "_ptsz"/"_ptds") → versions in ascending order."""
     found: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
-    for header in ("cudaTypedefs.h", "cudaProfilerTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h"):
+    for header in (
+        "cudaTypedefs.h",
+        "cudaProfilerTypedefs.h",
+        "cudaGLTypedefs.h",
+        "cudaEGLTypedefs.h",
+        "cudaVDPAUTypedefs.h",
+    ):
         for name, number, suffix in re.findall(
             r"\*\s*PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)", (include / header).read_text()
         ):
@@ -141,7 +147,9 @@ class Facts:
 
 def defines(include: Path, values: dict[str, int]) -> list[tuple[str, int]]:
     rows = []
-    for name, text in re.findall(r"^#define\s+(CU_\w+|CUDA_\w+)\s+(.+?)\s*(?:/\*.*)?$", (include / "cuda.h").read_text(), re.M):
+    for name, text in re.findall(
+        r"^#define\s+(CU_\w+|CUDA_\w+)\s+(.+?)\s*(?:/\*.*)?$", (include / "cuda.h").read_text(), re.M
+    ):
         text = re.sub(r"\(\(\w+\)\s*(\w+)\)", r"\1", text)
         text = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text)
         try:

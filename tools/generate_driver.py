@@ -80,7 +80,7 @@ def todo_source() -> str:
         if function.route != "todo":
             continue
         for name in _names(function):
-            lines.append(f'CUTTLE_EXPORT CUresult {name}(void);')
+            lines.append(f"CUTTLE_EXPORT CUresult {name}(void);")
             lines.append(f'CUresult {name}(void) {{ return cuttle_unsupported({index}, "{name}"); }}')
     return "\n".join([*lines, ""])
 
@@ -138,7 +138,9 @@ def exports_header() -> str:
     lines += [f'extern void {name}_address(void) __asm__("{name}");' for _, _, _, name in rows if name]
     lines += ["", "static const proc_address_row proc_address_rows[] = {"]
     for base, version, per_thread, name in rows:
-        lines.append(f'    {{"{base}", {-version}, {1 if per_thread else 0}, {f"{name}_address" if name else "NULL"}}},')
+        lines.append(
+            f'    {{"{base}", {-version}, {1 if per_thread else 0}, {f"{name}_address" if name else "NULL"}}},'
+        )
     return "\n".join([*lines, "};", ""])
 
 
@@ -157,7 +159,11 @@ def check_routes() -> list[str]:
     rows = {function.name for function in FUNCTIONS if function.route in WRITTEN}
     wrong = [f"{name}: the row says it is written, no C source defines it" for name in sorted(rows - defined)]
     every = {name for function in FUNCTIONS for name in _names(function)}
-    wrong += [f"{name}: defined in C, the row says todo" for name in sorted((defined & every) - rows) if not name.endswith(("_ptsz", "_ptds"))]
+    wrong += [
+        f"{name}: defined in C, the row says todo"
+        for name in sorted((defined & every) - rows)
+        if not name.endswith(("_ptsz", "_ptds"))
+    ]
     wrong += [f"{name}: defined in C, no row has it" for name in sorted(defined - every)]
     return wrong
 

@@ -13,7 +13,9 @@ EMITS = re.compile(r"\bemit_begin\(|\bhost_call_submit\(|_record\(|copy_async|fi
 def defined() -> dict[str, str]:
     routes: dict[str, str] = {}
     for path in sorted((ROOT / "src/cuttle/client").glob("*.c")):
-        for match in re.finditer(r"^CUresult (cu[A-Z]\w+)\([^;{]*\) \{([^\n]*\}$|\n.*?^\})", path.read_text(), re.M | re.S):
+        for match in re.finditer(
+            r"^CUresult (cu[A-Z]\w+)\([^;{]*\) \{([^\n]*\}$|\n.*?^\})", path.read_text(), re.M | re.S
+        ):
             routes[match[1]] = "async" if EMITS.search(match[2]) else "local"
     return routes
 

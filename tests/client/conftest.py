@@ -31,7 +31,9 @@ def unconnected(library: Path) -> Driver:
 def driver(unconnected: Driver) -> Iterator[Driver]:
     """Connected, with the primary context current."""
     os.environ.setdefault("CUTTLE_PYTHON", sys.executable)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(build.CLIENT.parent.parent), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(build.CLIENT.parent.parent), os.environ.get("PYTHONPATH")])
+    )
     unconnected.cuInit(0)
     context = unconnected.get("cuDevicePrimaryCtxRetain", ctypes.c_void_p, 0)
     unconnected.cuCtxSetCurrent(ctypes.c_void_p(context))

@@ -29,7 +29,9 @@ def test_every_attribute_answers(driver: Driver) -> None:
     for number in range(1, 256):
         driver.get("cuDeviceGetAttribute", ctypes.c_int, number, 0)
     assert driver.result("cuDeviceGetAttribute", ctypes.byref(ctypes.c_int()), 0, 0) == errors.CUDA_ERROR_INVALID_VALUE
-    assert driver.result("cuDeviceGetAttribute", ctypes.byref(ctypes.c_int()), 10, 1) == errors.CUDA_ERROR_INVALID_DEVICE
+    assert (
+        driver.result("cuDeviceGetAttribute", ctypes.byref(ctypes.c_int()), 10, 1) == errors.CUDA_ERROR_INVALID_DEVICE
+    )
     assert driver.get("cuDeviceGetAttribute", ctypes.c_int, 10, 0) == 32
 
 
@@ -70,7 +72,9 @@ def test_copies_there_and_back(driver: Driver) -> None:
 def test_fills(driver: Driver) -> None:
     address = allocate(driver, 64)
     driver.cuMemsetD8_v2(u64(address), 1, ctypes.c_size_t(64))
-    driver.cuMemsetD2D16_v2(u64(address), ctypes.c_size_t(16), ctypes.c_ushort(0x0302), ctypes.c_size_t(2), ctypes.c_size_t(3))
+    driver.cuMemsetD2D16_v2(
+        u64(address), ctypes.c_size_t(16), ctypes.c_ushort(0x0302), ctypes.c_size_t(2), ctypes.c_size_t(3)
+    )
     driver.cuMemsetD32_v2(u64(address + 60), ctypes.c_uint(0x07060504), ctypes.c_size_t(1))
     back = ctypes.create_string_buffer(64)
     driver.cuMemcpyDtoH_v2(back, u64(address), ctypes.c_size_t(64))
@@ -82,14 +86,20 @@ def test_fills(driver: Driver) -> None:
 def test_copies_out_of_bounds_are_refused(driver: Driver) -> None:
     address = allocate(driver, 4096)
     data = bytes(8192)
-    assert driver.result("cuMemcpyHtoD_v2", u64(address), data, ctypes.c_size_t(8192)) == errors.CUDA_ERROR_INVALID_VALUE
+    assert (
+        driver.result("cuMemcpyHtoD_v2", u64(address), data, ctypes.c_size_t(8192)) == errors.CUDA_ERROR_INVALID_VALUE
+    )
     assert driver.result("cuMemcpyHtoD_v2", u64(0), data, ctypes.c_size_t(1)) == errors.CUDA_ERROR_INVALID_VALUE
-    assert driver.result("cuMemsetD8_v2", u64(address + 4000), 0, ctypes.c_size_t(97)) == errors.CUDA_ERROR_INVALID_VALUE
+    assert (
+        driver.result("cuMemsetD8_v2", u64(address + 4000), 0, ctypes.c_size_t(97)) == errors.CUDA_ERROR_INVALID_VALUE
+    )
     assert driver.result("cuMemFree_v2", u64(address + 8)) == errors.CUDA_ERROR_INVALID_VALUE
     free(driver, address)
     assert driver.result("cuMemFree_v2", u64(address)) == errors.CUDA_ERROR_INVALID_VALUE
     assert driver.result("cuMemAlloc_v2", ctypes.byref(u64()), ctypes.c_size_t(0)) == errors.CUDA_ERROR_INVALID_VALUE
-    assert driver.result("cuMemAlloc_v2", ctypes.byref(u64()), ctypes.c_size_t(1 << 46)) == errors.CUDA_ERROR_OUT_OF_MEMORY
+    assert (
+        driver.result("cuMemAlloc_v2", ctypes.byref(u64()), ctypes.c_size_t(1 << 46)) == errors.CUDA_ERROR_OUT_OF_MEMORY
+    )
 
 
 def test_pointer_attributes(driver: Driver) -> None:
@@ -129,7 +139,9 @@ def test_streams_and_events(driver: Driver) -> None:
     stream = ctypes.c_void_p(driver.get("cuStreamCreate", ctypes.c_void_p, 1))
     start, end = (ctypes.c_void_p(driver.get("cuEventCreate", ctypes.c_void_p, 0)) for _ in range(2))
     milliseconds = ctypes.c_float()
-    assert driver.result("cuEventElapsedTime", ctypes.byref(milliseconds), start, end) == errors.CUDA_ERROR_INVALID_HANDLE
+    assert (
+        driver.result("cuEventElapsedTime", ctypes.byref(milliseconds), start, end) == errors.CUDA_ERROR_INVALID_HANDLE
+    )
     address = allocate(driver, MANY)
     driver.cuEventRecord(start, stream)
     driver.cuMemsetD8Async(u64(address), 3, ctypes.c_size_t(MANY), stream)
@@ -194,7 +206,10 @@ def test_handles_of_the_wrong_kind(driver: Driver) -> None:
     event = ctypes.c_void_p(driver.get("cuEventCreate", ctypes.c_void_p, 0))
     assert driver.result("cuStreamSynchronize", event) == errors.CUDA_ERROR_INVALID_HANDLE
     assert driver.result("cuModuleUnload", event) == errors.CUDA_ERROR_INVALID_HANDLE
-    assert driver.result("cuLaunchKernel", event, 1, 1, 1, 1, 1, 1, 0, None, None, None) == errors.CUDA_ERROR_INVALID_HANDLE
+    assert (
+        driver.result("cuLaunchKernel", event, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+        == errors.CUDA_ERROR_INVALID_HANDLE
+    )
     driver.cuEventDestroy_v2(event)
 
 
@@ -203,7 +218,9 @@ def test_context_local_storage(driver: Driver) -> None:
     driver.cuGetExportTable(ctypes.byref(table), bytes.fromhex("C693336E1121DF11A8C368F355D89593"))
     assert table.value is not None
     slots = (ctypes.c_void_p * 3).from_address(table.value)
-    put = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(slots[0] or 0)
+    put = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+        slots[0] or 0
+    )
     delete = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(slots[1] or 0)
     get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(slots[2] or 0)
     value = ctypes.c_void_p()

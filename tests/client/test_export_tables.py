@@ -21,7 +21,11 @@ SIZED = {
     "newer": ("21318C60-9714-3248-8CA6-41FF7324C8F2", 16, tuple(range(1, 16))),
 }
 STORAGE = "C693336E-1121-DF11-A8C3-68F355D89593"
-REFUSED = ("DA9151D3-3AE6-CC41-A5C0-4F26D533E328", "F8CFF951-2146-8B4E-B9E2-FB469E7C0DD9", "0CA50B8C-1004-929A-89A7-D0DF10E77286")
+REFUSED = (
+    "DA9151D3-3AE6-CC41-A5C0-4F26D533E328",
+    "F8CFF951-2146-8B4E-B9E2-FB469E7C0DD9",
+    "0CA50B8C-1004-929A-89A7-D0DF10E77286",
+)
 
 
 def table(driver: Driver, name: str) -> ctypes.Array[ctypes.c_uint64]:
@@ -48,7 +52,9 @@ def test_storage_table_has_no_size(unconnected: Driver) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_tables_are_refused(unconnected: Driver, name: str) -> None:
     address = ctypes.c_void_p(1)
-    assert unconnected.result("cuGetExportTable", ctypes.byref(address), uuid.UUID(name).bytes) == CUDA_ERROR_INVALID_VALUE
+    assert (
+        unconnected.result("cuGetExportTable", ctypes.byref(address), uuid.UUID(name).bytes) == CUDA_ERROR_INVALID_VALUE
+    )
     assert address.value is None
 
 
@@ -56,7 +62,9 @@ def test_hook_buffers_are_zero(unconnected: Driver) -> None:
     found = table(unconnected, SIZED["hooks"][0])
     for slot, count in ((2, 1024), (6, 14)):
         buffer, size = ctypes.c_void_p(), ctypes.c_size_t()
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found[slot])(ctypes.addressof(buffer), ctypes.addressof(size))
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found[slot])(
+            ctypes.addressof(buffer), ctypes.addressof(size)
+        )
         assert size.value == count
         assert buffer.value is not None
         assert not any((ctypes.c_uint32 * count).from_address(buffer.value))

@@ -22,7 +22,12 @@ PER_THREAD = 2
 def find(driver: Driver, name: str, version: int, flags: int = 0) -> tuple[int, int | None, int]:
     address, status = ctypes.c_void_p(1), ctypes.c_int(-1)
     result = driver.result(
-        "cuGetProcAddress_v2", name.encode(), ctypes.byref(address), version, ctypes.c_uint64(flags), ctypes.byref(status)
+        "cuGetProcAddress_v2",
+        name.encode(),
+        ctypes.byref(address),
+        version,
+        ctypes.c_uint64(flags),
+        ctypes.byref(status),
     )
     return result, address.value, status.value
 
@@ -62,7 +67,9 @@ def test_newest_prototype_that_is_not_newer(unconnected: Driver) -> None:
     assert find(unconnected, "cuCtxGetDevice", 12090)[1] == old
     assert find(unconnected, "cuCtxGetDevice", 13000)[1] == new
     assert find(unconnected, "cuCtxGetDevice", 99000)[1] == new
-    assert find(unconnected, "cuDevicePrimaryCtxRelease", 7000)[1] == unconnected.address_of("cuDevicePrimaryCtxRelease")
+    assert find(unconnected, "cuDevicePrimaryCtxRelease", 7000)[1] == unconnected.address_of(
+        "cuDevicePrimaryCtxRelease"
+    )
 
 
 def test_functions_without_a_per_thread_variant_are_found_anyway(unconnected: Driver) -> None:

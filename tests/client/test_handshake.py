@@ -23,13 +23,21 @@ MD2_VECTORS = {
 
 
 class Device(ctypes.Structure):
-    _fields_ = [("uuid", ctypes.c_uint8 * 16), ("domain", ctypes.c_uint32), ("bus", ctypes.c_uint32), ("device", ctypes.c_uint32)]
+    _fields_ = [
+        ("uuid", ctypes.c_uint8 * 16),
+        ("domain", ctypes.c_uint32),
+        ("bus", ctypes.c_uint32),
+        ("device", ctypes.c_uint32),
+    ]
 
 
 class Input(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_uint32) for name in ("driver_version", "asked_version", "process", "thread")),
-        *((name, ctypes.c_uint64) for name in ("runtime_table", "integrity_table", "integrity_function", "unix_seconds")),
+        *(
+            (name, ctypes.c_uint64)
+            for name in ("runtime_table", "integrity_table", "integrity_function", "unix_seconds")
+        ),
         ("device_count", ctypes.c_uint32),
         ("devices", ctypes.POINTER(Device)),
     ]
@@ -38,7 +46,21 @@ class Input(ctypes.Structure):
 def compiled(folder: Path, *flags: str) -> ctypes.CDLL:
     output = folder / "handshake.so"
     source = build.CLIENT / "handshake.c"
-    subprocess.run([*build.compiler(), "-std=gnu11", "-O1", "-fPIC", "-shared", "-pthread", *flags, str(source), "-o", str(output)], check=True)
+    subprocess.run(
+        [
+            *build.compiler(),
+            "-std=gnu11",
+            "-O1",
+            "-fPIC",
+            "-shared",
+            "-pthread",
+            *flags,
+            str(source),
+            "-o",
+            str(output),
+        ],
+        check=True,
+    )
     return ctypes.CDLL(str(output))
 
 
@@ -49,7 +71,18 @@ def handshake(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def answer(library: ctypes.CDLL, version: int, devices: list[Device]) -> tuple[int, int] | None:
     array = (Device * max(1, len(devices)))(*devices)
-    given = Input(13000, version, 1000, 0x11223344, 0x7F0000001000, 0x7F0000002000, 0x7F0000003000, 1700000000, len(devices), array)
+    given = Input(
+        13000,
+        version,
+        1000,
+        0x11223344,
+        0x7F0000001000,
+        0x7F0000002000,
+        0x7F0000003000,
+        1700000000,
+        len(devices),
+        array,
+    )
     result = (ctypes.c_uint64 * 2)()
     return (result[0], result[1]) if library.handshake_answer(ctypes.byref(given), result) else None
 

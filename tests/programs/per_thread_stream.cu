@@ -38,7 +38,6 @@ void other_thread(int* data, std::atomic<bool>* enqueued)
 
 void require_all(Array<int>& data, int expected)
 {
-    data.download();
     for (int i = 0; i < count; i++) {
         CHECK(data[i] == expected);
     }
@@ -58,15 +57,19 @@ int main()
     }
     add<<<blocks_for(count, 64), 64>>>(own.device, 2);
     CUDA(cudaStreamSynchronize(0));
-    require_all(own, 3);
+    own.download();
+    // Before any check: a failed one must not leave the other thread waiting.
     main_finished = true;
     thread.join();
     CHECK(!waited_in_vain);
+    require_all(own, 3);
+    others.download();
     require_all(others, 5);
 
     // The stream can be named too.
     add<<<blocks_for(count, 64), 64, 0, cudaStreamPerThread>>>(own.device, 4);
     CUDA(cudaGetLastError());
+    own.download();
     require_all(own, 7);
     return pass("per_thread_stream");
 }

@@ -1,4 +1,5 @@
-// Thrust: sort, sort by key, scan, reduce by key, transform.
+// Thrust: transform, scan, sort by key, reduce by key.
+// The largest kernels come last, so that a build with -DBREAK ends before them.
 #include <thrust/device_ptr.h>
 #include <thrust/execution_policy.h>
 #include <thrust/reduce.h>
@@ -18,30 +19,19 @@ struct Scale {
 int main()
 {
     Array<int> keys(count), values(count), scanned(count), group_keys(key_limit), group_sums(key_limit);
+    static int original[count];
     Random random;
     int sums[key_limit] = {};
     int sizes[key_limit] = {};
     for (int i = 0; i < count; i++) {
         keys[i] = random.below(key_limit);
         values[i] = i;
+        original[i] = keys[i];
         sums[keys[i]] += 3 * i;
         sizes[keys[i]]++;
     }
-    Array<int> original(count);
-    for (int i = 0; i < count; i++) {
-        original[i] = keys[i];
-    }
     keys.upload();
     values.upload();
-
-    thrust::stable_sort_by_key(thrust::device, keys.device, keys.device + count, values.device);
-    keys.download();
-    values.download();
-    for (int i = 1; i < count; i++) {
-        CHECK(keys[i - 1] < keys[i] || (keys[i - 1] == keys[i] && values[i - 1] < values[i]));
-        CHECK(original[values[i]] == keys[i]);
-    }
-    print_checksum("sorted", values.host, count);
 
     thrust::transform(thrust::device, values.device, values.device + count, values.device, Scale());
     thrust::exclusive_scan(thrust::device, values.device, values.device + count, scanned.device);
@@ -49,9 +39,18 @@ int main()
     int sum = 0;
     for (int i = 0; i < count; i++) {
         CHECK(scanned[i] == sum);
-        sum += 3 * values[i];
+        sum += 3 * i;
     }
     print_checksum("scanned", scanned.host, count);
+
+    thrust::stable_sort_by_key(thrust::device, keys.device, keys.device + count, values.device);
+    keys.download();
+    values.download();
+    for (int i = 0; i < count; i++) {
+        CHECK(i == 0 || keys[i - 1] < keys[i] || (keys[i - 1] == keys[i] && values[i - 1] < values[i]));
+        CHECK(values[i] % 3 == 0 && original[values[i] / 3] == keys[i]);
+    }
+    print_checksum("sorted", values.host, count);
 
     auto ends = thrust::reduce_by_key(thrust::device, keys.device, keys.device + count, values.device,
                                       group_keys.device, group_sums.device);

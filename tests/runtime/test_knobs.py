@@ -19,7 +19,8 @@ def test_rows_are_sound() -> None:
 
 
 @pytest.mark.parametrize(
-    "text,value", [("", 0), ("5", 5), ("4g", 4 << 30), ("4G", 4 << 30), ("4GiB", 4 << 30), ("1.5g", 3 << 29), ("64k", 65536)]
+    "text,value",
+    [("", 0), ("5", 5), ("4g", 4 << 30), ("4G", 4 << 30), ("4GiB", 4 << 30), ("1.5g", 3 << 29), ("64k", 65536)],
 )
 def test_sizes(text: str, value: int) -> None:
     assert knobs.MEMORY.whole({"CUTTLE_MEMORY": text}) == value

@@ -58,7 +58,9 @@ def test_answers_come_back(make: Callable[..., CompileWorkers]) -> None:
     assert answers.of == {name: (name.encode() + b"text", "") for name in ("one", "two", "noise", "three")}
 
 
-@pytest.mark.parametrize("name,reason", [("crash", "signal 6"), ("exit", "exit code 3"), ("raise", "something unforeseen")])
+@pytest.mark.parametrize(
+    "name,reason", [("crash", "signal 6"), ("exit", "exit code 3"), ("raise", "something unforeseen")]
+)
 def test_only_the_kernel_at_fault_fails(make: Callable[..., CompileWorkers], name: str, reason: str) -> None:
     compilers, answers = make(1), Answers()
     for one in ("before", name, "after"):

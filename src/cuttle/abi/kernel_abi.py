@@ -39,7 +39,7 @@ LAUNCH = Struct(
         Field("dynamic_shared_bytes", "u32"),
         Field("static_shared_bytes", "u32"),
         Field("cluster", "u32", 3),
-        Field("flags", "u32", 1, "1 cooperative"),
+        Field("flags", "u32", 1, "1 cooperative; 2 the whole grid runs on one worker"),
         Field("grid_id", "u64"),
         Field("parameter_bytes", "u32"),
         Field("pad", "u32"),

@@ -76,8 +76,10 @@ class CuttleContender(Contender):
     def sample(self, launches: int) -> Sample:
         processes = list(marked_processes(self.token).items())
         executors = [pid for pid, name in processes if name == EXECUTOR_NAME]
+        if not executors:
+            self.ask("time", launches=1)  # tells more if the executor is gone
         if len(executors) != 1:
-            raise WorkerFailure(f"{len(executors)} executors are running, expected one")
+            raise WorkerFailure(f"{len(executors)} executors are running, expected one; processes: {processes}")
         before = {pid: cpu_ns(pid) for pid, _ in processes}
         reply = self.ask("time", launches=launches)
         used = {pid: cpu_ns(pid) - start for pid, start in before.items()}

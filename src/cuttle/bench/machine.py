@@ -61,7 +61,7 @@ def description() -> dict[str, str]:
         "instruction sets": ", ".join(flags),
         "system": f"{platform.system()} {platform.release()}, {platform.freedesktop_os_release().get('PRETTY_NAME', '')}",
         "load when started": load,
-        "Cuttle": f"{cuttle.__version__}, commit {commit()}",
+        "version": f"{cuttle.__version__}, commit {commit()}",
         "Python": platform.python_version(),
         "llvmlite": package_version("llvmlite"),
     }

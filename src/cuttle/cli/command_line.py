@@ -63,7 +63,7 @@ def run(arguments: tuple[str, ...]) -> None:
     sys.exit(launch.main(list(arguments)))
 
 
-def verb(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+def verb(name: str) -> Callable[[Callable[..., Result]], click.Command]:
     """Make a function `(style, ...) -> Result` a command with the options that every verb has."""
 
     def decorate(function: Callable[..., Result]) -> click.Command:
@@ -88,10 +88,7 @@ def verb(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.
         )
         for option in options:
             wrapped = option(wrapped)
-        command: click.Command = click.command(
-            name, context_settings={"help_option_names": ["-h", "--help"]}, **settings
-        )(wrapped)
-        return command
+        return click.command(name, context_settings={"help_option_names": ["-h", "--help"]})(wrapped)
 
     return decorate
 

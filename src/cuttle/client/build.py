@@ -6,6 +6,7 @@ any Linux of the last decade; else `$CC`, `cc`, `gcc` or `clang` for this machin
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -61,22 +62,33 @@ def build(force: bool = False) -> list[Path]:
     """Builds what is out of date; returns the files built."""
     command = compiler()
     LIB.mkdir(exist_ok=True)
+    lock = os.open(LIB, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers build at the same time
+        return _build(command, force)
+    finally:
+        os.close(lock)
+
+
+def _build(command: list[str], force: bool) -> list[Path]:
     done = []
     for output, (sources, flags) in outputs().items():
         if not force and is_current(output, sources):
             continue
         # Built beside it and moved: a running program has the old file mapped.
-        fresh = output.with_name(output.name + ".new")
+        fresh = output.with_name(f"{output.name}.{os.getpid()}")
         options = [flag for flag in flags if not flag.startswith("-l")]
         libraries = [flag for flag in flags if flag.startswith("-l")]
         arguments = [*command, *FLAGS, *options, *map(str, sources), "-o", str(fresh), *libraries]
-        subprocess.run(arguments, check=True)
-        fresh.replace(output)
+        try:
+            subprocess.run(arguments, check=True)
+            fresh.replace(output)
+        finally:
+            fresh.unlink(missing_ok=True)
         done.append(output)
     plain = LIB / "libcuda.so"
-    if not plain.is_symlink() and plain.exists():
-        plain.unlink()
     if not plain.is_symlink():
+        plain.unlink(missing_ok=True)
         plain.symlink_to("libcuda.so.1")
     return done
 

@@ -6,6 +6,9 @@
 
 #define FATBIN_MAGIC 0xBA55ED50u
 #define FATBIN_OLD_MAGIC 0x1EE55A01u
+/* What cuLinkComplete gives (ptx/containers/image.py). */
+#define LINKED_MAGIC "\x8b" "CUTTLE\n"
+#define LINKED_HEADER_BYTES 24
 
 static size_t elf_bytes(const uint8_t *image) {
     Elf64_Ehdr header;
@@ -33,5 +36,10 @@ size_t image_bytes(const void *image) {
         return header + files;
     }
     if (memcmp(image, ELFMAG, SELFMAG) == 0) return elf_bytes(image);
+    if (strncmp(image, LINKED_MAGIC, sizeof LINKED_MAGIC - 1) == 0) {
+        uint64_t payload;
+        memcpy(&payload, (const uint8_t *)image + 16, sizeof payload);
+        return LINKED_HEADER_BYTES + payload;
+    }
     return strlen(image);
 }

@@ -90,6 +90,7 @@ class ImageRunner:
         launch, launch_at = aligned(LAUNCH.bytes)
         put = struct.pack_into
         raw = (ctypes.c_char * LAUNCH.bytes).from_address(launch_at)
+        put("<I", raw, field_offset(LAUNCH.fields, "flags"), 2)
         put("<QQQ", raw, 0, parameters_at, ctypes.addressof(symbol_table), ctypes.addressof(table))
         put("<3I", raw, field_offset(LAUNCH.fields, "grid"), *grid)
         put("<3I", raw, field_offset(LAUNCH.fields, "block"), *block)

@@ -558,7 +558,7 @@ typedef struct cuttle_launch {
     uint32_t dynamic_shared_bytes;
     uint32_t static_shared_bytes;
     uint32_t cluster[3];
-    uint32_t flags; /* 1 cooperative */
+    uint32_t flags; /* 1 cooperative; 2 the whole grid runs on one worker */
     uint64_t grid_id;
     uint32_t parameter_bytes;
     uint32_t pad;

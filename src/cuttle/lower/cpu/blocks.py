@@ -102,7 +102,7 @@ class BlockWriter:
         for start in starts:
             if start is not None and len(starts) > 1:
                 self.region.label(f"resume{start.identifier}")
-            self.region.local = {}
+            self.region.forget()
             self.write_start(start)
         for block in self.plan.order:
             if block in self.full_blocks:
@@ -164,7 +164,7 @@ class BlockWriter:
 
     def write_full(self, block: int) -> None:
         self.region.label(f"F{block}")
-        self.region.local = {}
+        self.region.forget()
         self.nodes.current = Lanes()
         self.write_nodes(FULL, block, 0)
 
@@ -203,7 +203,7 @@ class BlockWriter:
             inside, after = region.fresh_label("barrier"), region.fresh_label("no.barrier")
             e.line(f"br {guard.typed}, label %{inside}, label %{after}")
             region.label(inside)
-        known = dict(region.local)
+        known = region.remember()
         machine.barrier_request = None
         slots = dispatch.signature(node.instruction)
         operands = flatten(node.operands)
@@ -219,7 +219,7 @@ class BlockWriter:
         region.stop(stop, BARRIER_KINDS[kind], scalar_barrier, scalar_threads, value)
         if guard is None:
             return True
-        region.local = known
+        region.recall(known)
         region.label(after)
         return False
 
@@ -246,7 +246,7 @@ class BlockWriter:
         for result, shaped in incoming:
             slots = region.parts(result)
             vector = shaped.vector
-            if vector is not None and lanes.vector is not None:
+            if vector is not None and lanes.vector is not None and target not in self.plan.entered_together:
                 name = slots[0][0]
                 old = e.emit(vector.type, LANES, f"load {vector.llvm_type}, ptr {name}, align 64")
                 vector = e.select(lanes.vector, vector, old)
@@ -259,7 +259,7 @@ class BlockWriter:
         self.pass_values(source, target, Lanes())
         spin = self.spin_edge(source, target)
         if spin is not None:
-            self.region.local = {}
+            self.region.forget()
             stop = self.plan.stop_at(FULL, target, -1, spin.index)
             self.region.stop(stop, "yield", self.emitter.const("i32", 0), None, None)
             return
@@ -289,10 +289,10 @@ class BlockWriter:
             mixed, alike = region.fresh_label("mixed"), region.fresh_label("alike")
             none, all_of_them = e.icmp("eq", bits, e.const("i32", 0)), e.icmp("eq", bits, e.const("i32", -1))
             e.line(f"br {e.or_(none, all_of_them).typed}, label %{alike}, label %{mixed}")
-            known = dict(region.local)
+            known = region.remember()
             region.label(mixed)
             self.split(block, [(taken, bits), (otherwise, e.not_(bits))])
-            region.local = known
+            region.recall(known)
             region.label(alike)
             self.two_way(block, all_of_them, taken, otherwise)
         else:
@@ -303,10 +303,10 @@ class BlockWriter:
         e, region = self.emitter, self.region
         first, second = region.fresh_label("taken"), region.fresh_label("otherwise")
         e.line(f"br {condition.typed}, label %{first}, label %{second}")
-        known = dict(region.local)
+        known = region.remember()
         region.label(first)
         self.go_full(block, taken)
-        region.local = known
+        region.recall(known)
         region.label(second)
         self.go_full(block, otherwise)
 
@@ -329,9 +329,9 @@ class BlockWriter:
                 f"{index.type} {number}, label %{labels[target]}" for number, target in enumerate(terminator.targets)
             )
             e.line(f"switch {index.typed}, label %{labels[terminator.targets[-1]]} [ {cases} ]")
-            known = dict(region.local)
+            known = region.remember()
             for target, label in labels.items():
-                region.local = dict(known)
+                region.recall(known)
                 region.label(label)
                 self.go_full(block, target)
             return
@@ -375,7 +375,7 @@ class BlockWriter:
                 some = e.and_(some, e.icmp("eq", others, e.const("i32", 0)))
             e.line(f"br {some.typed}, label %M{item}, label %{following}")
             region.label(f"M{item}")
-            region.local = {}
+            region.forget()
             if item not in plan.masked:
                 e.line(f"store i32 0, ptr {region.mask_slot(item)}")
                 e.line(f"br label %F{item}")
@@ -438,7 +438,7 @@ class BlockWriter:
                 pause = region.fresh_label("yield")
                 e.line(f"br {some.typed}, label %{pause}, label %{onward}")
                 region.label(pause)
-                region.local = {}
+                region.forget()
                 stop = plan.stop_at(MASKED, target, -1, loop.index)
                 region.stop(stop, "yield", e.const("i32", 0), None, None)
             else:

@@ -31,6 +31,7 @@ NOTES = {
     "shared": ", !alias.scope !5, !noalias !8",
 }
 SERVICE_INDEX = {name: index for index, (name, _) in enumerate(SERVICES)}
+ONE_WORKER = 2  # cuttle_launch.flags: the whole grid runs on one worker
 X86_PERMUTE = "@llvm.x86.avx512.vpermi2var.d.512"
 
 
@@ -46,6 +47,7 @@ class WarpMachine:
         self.segment: tuple[int, int] | None = None
         self.barrier_request: tuple[str, Value, Value | None, Value | None] | None = None
         self.barrier_result: Value | None = None
+        self.result_unused = False
 
     # -- addresses ---------------------------------------------------------------------------------------------------
 
@@ -131,9 +133,40 @@ class WarpMachine:
         """Keeps LLVM from moving or merging accesses; costs no instruction."""
         self.emitter.line('fence syncscope("singlethread") seq_cst')
 
+    def restricted(self, where: Value | None) -> Lanes:
+        """The active lanes for which `where` holds."""
+        if where is None:
+            return self.lanes
+        e = self.emitter
+        vector = e.splat(where, LANES)
+        if self.lanes.vector is not None:
+            vector = e.and_(self.lanes.vector, vector)
+        return Lanes(e.emit("i32", 1, f"bitcast {vector.typed} to i32"), vector, maybe_none=True)
+
+    def advance(self, address: Any, offset: int | Value) -> Any:
+        if isinstance(offset, int) and isinstance(address, SsaAddress):
+            return SsaAddress(address.base, address.offset + offset)
+        e = self.emitter
+        amount = e.const("i64", offset) if isinstance(offset, int) else offset
+        if isinstance(address, SsaAddress):
+            shaped, _ = self.address_operand(address)
+            address = self.to_64(shaped)
+        if isinstance(address, Shaped):
+            if address.vector is None and amount.lanes == 1:
+                return Shaped(None, tuple(e.add(base, amount) for base in address.bases), address.offsets)
+            address = materialise(e, address)
+        return e.add(address, amount)
+
     def load(
-        self, space: str, bits: int, count: int, address: Any, *, ordering: str = "weak", read_only: bool = False
-    ) -> list[Value]:
+        self, space: str, bits: int, count: int, address: Any, *, ordering: str = "weak", read_only: bool = False,
+        where: Value | None = None
+    ) -> list[Value]:  # fmt: skip
+        if where is not None:
+            before, self.lanes = self.lanes, self.restricted(where)
+            values = self.load(space, bits, count, address, ordering=ordering, read_only=read_only)
+            self.lanes = before
+            zero = self.emitter.const(f"i{bits}", 0)
+            return [self.emitter.select(self.emitter.splat(where, LANES), value, zero) for value in values]
         resolved = self.resolve(space, address)
         if bits == 128:
             halves = self.load(space, 64, 2 * count, address, ordering=ordering, read_only=read_only)
@@ -169,8 +202,16 @@ class WarpMachine:
         wide = e.shl(e.cast("zext", high, "i128"), e.const("i128", 64))
         return e.or_(e.cast("zext", low, "i128"), wide)
 
-    def store(self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak") -> None:
+    def store(
+        self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak",
+        where: Value | None = None
+    ) -> None:  # fmt: skip
         e = self.emitter
+        if where is not None:
+            before, self.lanes = self.lanes, self.restricted(where)
+            self.store(space, bits, address, values, ordering=ordering)
+            self.lanes = before
+            return
         if bits == 128:
             halves: list[Value] = []
             for value in values:
@@ -196,14 +237,39 @@ class WarpMachine:
         resolved = self.resolve(space, address)
         bits = TYPE_BITS[type_name]
         values = [e.as_bits(operand) for operand in operands]
-        plain = space == "shared"
+        own_block = space == "shared"
+        unused = self.result_unused or not want_result
         self.compiler_fence()
-        if not want_result and resolved.shaped.is_uniform and not plain:
+        if unused and resolved.shaped.is_uniform and not own_block:
             combined = self.reduce_uniform(operation, type_name, values)
             if combined is not None:
                 self.atomic_once(operation, type_name, resolved, combined)
-                return None
-        pointers = self.memory.pointers(resolved)
+                return e.const(f"i{bits}", 0)
+        inputs = [self.memory.pointers(resolved), *values]
+        result: Value | None = None
+        if unused and not own_block and scope != "sys" and not self.region.plan.spin_loops:
+            # With a single worker nobody else is there: no bus lock (it costs ten times the addition).
+            alone, shared, done = (self.region.fresh_label(stem) for stem in ("alone", "together", "atomics.done"))
+            flags = e.and_(self.region.launch_field("flags", 0), e.const("i32", ONE_WORKER))
+            e.line(f"br {e.icmp('ne', flags, e.const('i32', 0)).typed}, label %{alone}, label %{shared}")
+            self.region.label(alone)
+            self.each_atomic(operation, type_name, inputs, None, plain=True, ordering=ordering)
+            e.line(f"br label %{done}")
+            self.region.label(shared)
+            self.each_atomic(operation, type_name, inputs, None, plain=False, ordering=ordering)
+            e.line(f"br label %{done}")
+            self.region.label(done)
+        else:
+            wanted = None if unused else f"i{bits}"
+            result = self.each_atomic(operation, type_name, inputs, wanted, plain=own_block, ordering=ordering)
+        self.compiler_fence()
+        return e.const(f"i{bits}", 0) if result is None and want_result else result
+
+    def each_atomic(
+        self, operation: str, type_name: str, inputs: Sequence[Value], wanted: str | None, *, plain: bool, ordering: str
+    ) -> Value | None:
+        """The atomic of each active lane in turn; `plain` where no other thread can see the memory."""
+        e = self.emitter
 
         def one(lane: Value, scalars: list[Value]) -> Value:
             return scalar_atomic(
@@ -211,12 +277,10 @@ class WarpMachine:
                 label=self.region.fresh_label, allocate=self.region.allocate,
             )  # fmt: skip
 
-        result = for_each_lane(
-            e, self.lanes, [pointers, *values], f"i{bits}" if want_result else None, one,
-            unroll=plain and bits <= 64, label=self.region.fresh_label, allocate=self.region.allocate,
+        return for_each_lane(
+            e, self.lanes, inputs, wanted, one, unroll=plain and TYPE_BITS[type_name] <= 64,
+            label=self.region.fresh_label, allocate=self.region.allocate,
         )  # fmt: skip
-        self.compiler_fence()
-        return result
 
     def reduce_uniform(self, operation: str, type_name: str, values: Sequence[Value]) -> Value | None:
         """The warp's operands combined, where order does not matter: integer add, min, max, and, or, xor."""

@@ -10,7 +10,9 @@ from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value
 from cuttle.lower.cpu.special import special_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.affine_rules import needs_wrap_check
+from cuttle.lower.passes.find_dirty_nans import carries_on, is_lazy
 from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, ValueRef
 from cuttle.lower.passes.infer_shapes import flatten
 from cuttle.lower.passes.shape import LANES, Shape
@@ -19,6 +21,7 @@ from cuttle.ptx.ir import TYPE_BITS, Immediate, SpecialRegister, Symbol
 if TYPE_CHECKING:
     from cuttle.lower.cpu.region import RegionEmitter
 
+CANONICAL_NAN = 0x7FFFFFFF
 TRAP_FAULT = 3
 WRAP_FAULT = 9
 
@@ -32,13 +35,14 @@ class NodeWriter:
         self.machine = region.machine
         self.plan = region.plan
         self.current = Lanes()
+        self.any_nan = False
 
     # -- operands ----------------------------------------------------------------------------------------------------
 
     def shaped(self, operand: SsaOperand, type_name: str) -> Shaped:
         e = self.emitter
         if isinstance(operand, ValueRef):
-            return self.region.read(operand.id)
+            return self.region.read(operand.id) if self.any_nan else self.canonical(operand.id)
         if isinstance(operand, Immediate):
             return uniform(dispatch.immediate(e, operand, type_name))
         if isinstance(operand, SsaNegated):
@@ -53,6 +57,26 @@ class NodeWriter:
             return self.region.symbol(operand)[0]
         self.machine.refuse(f"operand {operand!r} is not supported here")
         raise AssertionError
+
+    def canonical(self, value: int) -> Shaped:
+        """The value with NVIDIA's NaN in place of any other (`find_dirty_nans`)."""
+        if value not in self.plan.dirty_nans:
+            return self.region.read(value)
+        known = self.region.clean.get(value)
+        if known is None:
+            e = self.emitter
+            shaped = self.region.read(value)
+
+            def clean(bits: Value) -> Value:
+                number = e.bitcast(bits, "float")
+                return e.select(e.fcmp("uno", number, number), e.const("i32", CANONICAL_NAN), bits)
+
+            if shaped.vector is not None:
+                known = Shaped(clean(shaped.vector))
+            else:
+                known = Shaped(None, tuple(clean(base) for base in shaped.bases))
+            self.region.clean[value] = known
+        return known
 
     def guard_value(self, node: Node) -> Value | None:
         """The guard as i1, scalar or one per lane."""
@@ -86,12 +110,15 @@ class NodeWriter:
             return
         row, _ = dispatch.find(instruction.opcode)
         pure = row.effects == "pure"
+        self.any_nan = carries_on(node)
+        policy.exact_nan = self.plan.options.exact_nan and not is_lazy(node)
         if guard is not None and not pure:
             if guard.lanes == 1 and not any(result is not None for result in node.results):
                 self.guarded(guard, lambda: self.apply(node, blend=False, guard=None))
                 return
             self.machine.lanes = self.restricted(guard)
         self.apply(node, blend=blend, guard=guard)
+        self.any_nan = False
         self.machine.lanes = self.current
         if row.effects == "write" and instruction.opcode in ("fence", "membar"):
             e.line('fence syncscope("singlethread") seq_cst')
@@ -109,9 +136,9 @@ class NodeWriter:
         inside, after = self.region.fresh_label("guarded"), self.region.fresh_label("after")
         e.line(f"br {guard.typed}, label %{inside}, label %{after}")
         self.region.label(inside)
-        known = dict(self.region.local)
+        known = self.region.remember()
         body()
-        self.region.local = known
+        self.region.recall(known)
         e.line(f"br label %{after}")
         self.region.label(after)
         self.machine.lanes = self.current
@@ -128,6 +155,7 @@ class NodeWriter:
         scalar = bool(shapes) and all(not shape.is_vector for shape in shapes)
         row, _ = dispatch.find(instruction.opcode)
         widths = self.widths(node, slots)
+        self.machine.result_unused = all(result is None for result in node.results)
         results: list[Shaped]
         if scalar and row.effects == "pure":
             results = self.apply_to_bases(node, slots, operands, shapes, widths)

@@ -15,6 +15,7 @@ from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.special import special_shape
 from cuttle.lower.passes import shape as shapes
 from cuttle.lower.passes.dominance import post_dominators
+from cuttle.lower.passes.find_dirty_nans import find_dirty_nans
 from cuttle.lower.passes.find_spin_loops import find_spin_loops
 from cuttle.lower.passes.graph import Branch, Graph, Node, Switch, terminator_value
 from cuttle.lower.passes.infer_shapes import Facts, ShapeResult, infer_shapes
@@ -71,6 +72,8 @@ class KernelPlan:
     masked: set[int] = field(init=False)
     has_full: bool = field(init=False)
     joins: set[int] = field(init=False)
+    dirty_nans: set[int] = field(init=False)
+    entered_together: set[int] = field(init=False)
     stops: list[Stop] = field(init=False)
     crossing: set[int] = field(init=False)
     frame: dict[int, int] = field(init=False)
@@ -98,7 +101,9 @@ class KernelPlan:
         self.has_full = self.is_entry and not self.options.plain and (
             self.options.block_threads is None or self.options.block_threads >= LANES
         )
+        self.dirty_nans = find_dirty_nans(graph) if self.options.exact_nan else set()
         self.find_masked()
+        self.find_entered_together()
         self.find_stops()
         self.find_crossing()
         self.lay_out_frame()
@@ -153,6 +158,19 @@ class KernelPlan:
         post = post_dominators([block.successors for block in self.graph.blocks])
         self.joins = {post.idom[block] for block in self.shapes.influences if 0 <= post.idom[block] < count}
         self.joins |= {loop.header for loop in self.forest.loops}
+
+    def find_entered_together(self) -> None:
+        """Loop headers whose phis need no blending: lanes enter the loop, and begin each round, all at once.
+
+        Lanes that have left the loop, or were never in it, do not look at these phis (they look at those of exits).
+        """
+        self.entered_together = set()
+        if self.blends:
+            return
+        for loop in self.forest.loops:
+            header = self.graph.blocks[loop.header]
+            if not loop.irreducible and len(loop.latches) == 1 and len(header.predecessors) == 2:
+                self.entered_together.add(loop.header)
 
     def is_stop(self, node: Node) -> bool:
         return node.opcode in ("bar", "barrier") and not node.instruction.has("warp")

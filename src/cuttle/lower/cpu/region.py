@@ -51,6 +51,7 @@ class RegionEmitter:
         self.allocas: list[str] = []
         self.zeroed: list[str] = []
         self.local: dict[int, Shaped] = {}
+        self.clean: dict[int, Shaped] = {}
         self.fields: dict[str, Value] = {}
         self.declared: set[int] = set()
         self.masks_used: set[int] = set()
@@ -67,6 +68,17 @@ class RegionEmitter:
     def fresh_label(self, stem: str) -> str:
         self.labels += 1
         return f"{stem}.{self.labels}"
+
+    def remember(self) -> tuple[dict[int, Shaped], dict[int, Shaped]]:
+        """What is known of values here, to be recalled after a side branch."""
+        return dict(self.local), dict(self.clean)
+
+    def recall(self, known: tuple[dict[int, Shaped], dict[int, Shaped]]) -> None:
+        self.local, self.clean = dict(known[0]), dict(known[1])
+
+    def forget(self) -> None:
+        """At the start of a piece of code nothing is known."""
+        self.local, self.clean = {}, {}
 
     def allocate(self, llvm_type: str) -> str:
         """A stack slot in the entry block."""
@@ -141,6 +153,7 @@ class RegionEmitter:
                 assert element_value is not None
                 self.emitter.line(f"store {element_value.typed}, ptr {name}, align 64")
         self.local[value] = shaped
+        self.clean.pop(value, None)
 
     # -- fields ------------------------------------------------------------------------------------------------------
 

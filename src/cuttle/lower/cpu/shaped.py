@@ -58,15 +58,18 @@ def spread(emitter: Emitter, bases: tuple[Value, ...]) -> Value:
     """Bases, one per segment, as a vector."""
     if len(bases) == 1:
         return emitter.splat(bases[0], LANES)
-    count = len(bases)
-    packed = emitter.poison(bases[0].type, count)
-    for index, base in enumerate(bases):
-        packed = emitter.insert(packed, index, base)
-    lanes_each = LANES // count
-    pattern = ", ".join(f"i32 {lane // lanes_each}" for lane in range(LANES))
-    return emitter.emit(
-        packed.type, LANES, f"shufflevector {packed.typed}, {packed.llvm_type} poison, <{LANES} x i32> <{pattern}>"
-    )
+    # One broadcast per segment, joined: what the hardware has an instruction for.
+    parts = [emitter.splat(base, LANES // len(bases)) for base in bases]
+    while len(parts) > 1:
+        joined = []
+        for a, b in zip(parts[::2], parts[1::2], strict=True):
+            lanes = a.lanes + b.lanes
+            pattern = ", ".join(f"i32 {lane}" for lane in range(lanes))
+            joined.append(
+                emitter.emit(a.type, lanes, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{pattern}>")
+            )
+        parts = joined
+    return parts[0]
 
 
 def segment_bases(emitter: Emitter, shaped: Shaped, segments: int) -> tuple[Value, ...]:

@@ -283,6 +283,7 @@ void run_launch(const cuttle_record_launch *record, const uint8_t *parameters)
     }
     if (width == 1) {
         state.chunk = state.blocks;
+        state.launch.flags |= 2; /* Kernels then leave out bus locks, see abi/kernel_abi.py. */
     }
     atomic_store(&state.next, 0);
     uint64_t started = clock_ns();
