@@ -87,6 +87,20 @@ def test_every_room_says_what_it_is_for() -> None:
     assert bare == []
 
 
+def test_links_in_the_documentation_lead_somewhere() -> None:
+    broken = []
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert broken == []
+
+
+def test_ci_runs_the_second_command_of_the_readme() -> None:
+    assert "    bash tools/test.sh\n" in (ROOT / "README.md").read_text()
+    assert "bash tools/test.sh" in (ROOT / ".ci" / "run").read_text()
+
+
 def imported(*arguments: str) -> set[str]:
     """Names of all modules that a Python process imports (`-X importtime` writes them to stderr)."""
     done = subprocess.run(
