@@ -11,7 +11,7 @@ import pytest
 
 from cuttle import __version__
 from cuttle.abi.errors import ERRORS
-from cuttle.cli import env, render
+from cuttle.cli import env, probe, render
 from cuttle.cli.command_line import VERBS
 from cuttle.cli.result import Problem, Result
 
@@ -116,6 +116,16 @@ def test_compile_shows_the_front_end(cuttle, form: str) -> None:
     assert "mul.wide.u32" in done.stdout
 
 
+@pytest.mark.parametrize(("stage", "text"), [("llvm", "define"), ("asm", "ret"), ("image", '"block_shape"')])
+def test_compile_shows_the_back_end(cuttle, tmp_path: Path, stage: str, text: str) -> None:
+    file = tmp_path / "probe.ptx"
+    file.write_bytes(probe.KERNEL)
+    done = cuttle("compile", str(file), "--emit", stage, "--block-shape", "64")
+    assert done.returncode == 0, done.stderr
+    assert text in done.stdout
+    assert cuttle("compile", str(file), "--block-shape", "64,64").stderr.startswith("error[CLI-0503]: ")
+
+
 def test_compile_refuses_kernels_that_do_not_exist(cuttle) -> None:
     done = cuttle("compile", str(JULIA), "--kernel", "nothing")
     assert done.returncode == 1
@@ -135,6 +145,12 @@ def test_cache(cuttle, tmp_path: Path) -> None:
     assert empty["entries"] == 0
     assert cuttle("cache", "clear").returncode == 0
     assert cuttle("cache", "prune").returncode == 0
+
+
+def test_knobs_with_impossible_values_are_named(cuttle) -> None:
+    done = cuttle("cache", env={"CUTTLE_CACHE_BYTES": "much"})
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[CLI-0104]: CUTTLE_CACHE_BYTES=much")
 
 
 def test_plain_tables_are_aligned() -> None:

@@ -182,7 +182,7 @@ ERRORS: tuple[ErrorRow, ...] = (
     ErrorRow(
         "CLI-0104",
         "bad value",
-        "An option of `cuttle run` has a value that it cannot have.",
+        "An option of `cuttle run`, or the knob that it sets, has a value that it cannot have.",
         "`cuttle run --help` shows them.",
     ),
     ErrorRow(

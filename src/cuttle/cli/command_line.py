@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cuttle import __version__
+from cuttle.abi.knobs import KnobError
 from cuttle.cli.render import Style, show
 from cuttle.cli.result import USAGE, Problem, Result, failure
 from cuttle.errors import CuttleError
@@ -110,6 +111,13 @@ def main(arguments: list[str]) -> int:
         return USAGE
     except click.ClickException as error:
         problem = Problem("CLI-0001", error.format_message())
+        show(Result("cuttle", None, errors=[problem], exit_code=USAGE, status="error"), style)
+        return USAGE
+    except CuttleError as error:  # raised while options are read; verbs catch their own
+        show(failure("cuttle", error, USAGE), style)
+        return USAGE
+    except KnobError as error:
+        problem = Problem("CLI-0104", str(error), "docs/reference/knobs.md says what values knobs can have.")
         show(Result("cuttle", None, errors=[problem], exit_code=USAGE, status="error"), style)
         return USAGE
     except click.exceptions.Abort:

@@ -54,37 +54,62 @@ def _size(selector: str) -> int:
 
 
 # -- scalar ----------------------------------------------------------------------------------------------------------
+#
+# No GPU since Maxwell has the scalar video instructions: ptxas expands them to 64-bit arithmetic, with these habits
+# (read from its code for sm_90, confirmed on an H200):
+# - the value stays 64 bits wide up to the secondary `.min`/`.max`, which compares in 64 bits; only vadd and vsub cut it
+#   to 32 bits before (after saturation) and extend it by sign again;
+# - `.sat` to u32 cuts below zero only, except in vshl, vshr and vmad; `.sat` to a byte or half turns negative values
+#   into the largest one;
+# - vshl and vshr saturate to 32 bits whatever the selector, and vshl sees 34 bits of its result;
+# - a result that goes to the upper half (`d.h1`) is the upper half of the value;
+# - vmad multiplies whole words as signed and its c is signed, whatever the types.
 
 
-def _deliver(emitter: Emitter, instruction: Instruction, value: Value, c: Value | None, signed: bool) -> Value:
+def _saturate(emitter: Emitter, value: Value, selector: str, signed: bool, shift: bool) -> Value:
+    if selector and not shift:
+        bits = _size(selector)
+        most = (1 << (bits - 1 if signed else bits)) - 1
+        return emitter.intrinsic("llvm.umin", [value, _const(emitter, most)])
+    if signed or shift:
+        return _clamp(emitter, value, 32, signed)
+    return emitter.intrinsic("llvm.smax", [value, _const(emitter, 0)])
+
+
+def _deliver(
+    emitter: Emitter, instruction: Instruction, value: Value, c: Value | None, signed: bool, kind: str = ""
+) -> Value:
     """Saturate, then merge into c at the destination's selector, or combine with c by the second operation."""
     selector = _selector(instruction, 0)
     if instruction.has("sat"):
-        value = _clamp(emitter, value, _size(selector), signed)
+        value = _saturate(emitter, value, selector, signed, kind == "shift")
     result = emitter.cast("trunc", value, "i32")
     if c is None:
         return result
     if selector:
         bits = _size(selector)
-        shift = int(selector[1:]) * bits
-        mask = ((1 << bits) - 1) << shift
-        moved = emitter.and_(emitter.shl(result, emitter.const("i32", shift)), emitter.const("i32", mask))
-        return emitter.or_(moved, emitter.and_(c, emitter.const("i32", ~mask)))
+        place = int(selector[1:]) * bits
+        mask = ((1 << bits) - 1) << place
+        moved = result if selector == "h1" else emitter.shl(result, emitter.const("i32", place))
+        kept = emitter.and_(c, emitter.const("i32", ~mask))
+        return emitter.or_(emitter.and_(moved, emitter.const("i32", mask)), kept)
     if instruction.has("add"):
         return emitter.add(result, c)
     operation = "min" if instruction.has("min") else "max"
-    return emitter.intrinsic(f"llvm.{'s' if signed else 'u'}{operation}", [result, c])
+    wide = emitter.cast("sext" if signed else "zext", c, "i64")
+    value = emitter.cast("sext", result, "i64") if kind == "sum" else value
+    return emitter.cast("trunc", emitter.intrinsic(f"llvm.{'s' if signed else 'u'}{operation}", [value, wide]), "i32")
 
 
 def _scalar(
     machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None,
-    operation: Callable[[Emitter, Value, Value], Value]
+    operation: Callable[[Emitter, Value, Value], Value], kind: str = ""
 ) -> Value:  # fmt: skip
     emitter = machine.emitter
     destination, a_type, b_type = instruction.types[:3]
     x = _part(emitter, a, _selector(instruction, 1), is_signed(a_type))
     y = _part(emitter, b, _selector(instruction, 2), is_signed(b_type))
-    return _deliver(emitter, instruction, operation(emitter, x, y), c, is_signed(destination))
+    return _deliver(emitter, instruction, operation(emitter, x, y), c, is_signed(destination), kind)
 
 
 def _add(emitter: Emitter, x: Value, y: Value) -> Value:
@@ -116,12 +141,12 @@ def _average(emitter: Emitter, x: Value, y: Value) -> Value:
 
 def vadd(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
     """`vadd`. 9.7.18.1.1."""
-    return _scalar(machine, instruction, a, b, c, _add)
+    return _scalar(machine, instruction, a, b, c, _add, kind="sum")
 
 
 def vsub(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
     """`vsub`. 9.7.18.1.1."""
-    return _scalar(machine, instruction, a, b, c, _sub)
+    return _scalar(machine, instruction, a, b, c, _sub, kind="sum")
 
 
 def vabsdiff(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
@@ -145,29 +170,40 @@ def _shift_amount(emitter: Emitter, instruction: Instruction, amount: Value) -> 
     return emitter.intrinsic("llvm.umin", [amount, _const(emitter, 32)])
 
 
+def _shift_left(emitter: Emitter, instruction: Instruction, value: Value, amount: Value) -> Value:
+    shifted = emitter.shl(value, _shift_amount(emitter, instruction, amount))
+    return _extract(emitter, shifted, 0, 34, True) if instruction.has("sat") else shifted
+
+
 def vshl(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
     """`vshl`: amounts clamp at 32 or wrap. 9.7.18.1.2."""
-    return _scalar(machine, instruction, a, b, c, lambda e, x, y: e.shl(x, _shift_amount(e, instruction, y)))
+    return _scalar(machine, instruction, a, b, c, lambda e, x, y: _shift_left(e, instruction, x, y), kind="shift")
 
 
 def vshr(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value | None = None) -> Value:
     """`vshr`: amounts clamp at 32 or wrap. 9.7.18.1.2."""
-    return _scalar(machine, instruction, a, b, c, lambda e, x, y: e.ashr(x, _shift_amount(e, instruction, y)))
+
+    def right(emitter: Emitter, value: Value, amount: Value) -> Value:
+        return emitter.ashr(value, _shift_amount(emitter, instruction, amount))
+
+    return _scalar(machine, instruction, a, b, c, right, kind="shift")
 
 
 def vmad(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
     """`vmad`: a * b + c, each negatable, `.po` adds 1, `.shr7`/`.shr15` scale, `.sat`. 9.7.18.1.3."""
     emitter = machine.emitter
     a_type, b_type = instruction.types[1:3]
-    x = _part(emitter, a, _selector(instruction, 1), is_signed(a_type))
-    y = _part(emitter, b, _selector(instruction, 2), is_signed(b_type))
+    x, y = (
+        _part(emitter, value, selector, is_signed(kind) or not selector)
+        for value, selector, kind in ((a, _selector(instruction, 1), a_type), (b, _selector(instruction, 2), b_type))
+    )
     negative_product = _negated(instruction, 1) != _negated(instruction, 2)
     negative_c = _negated(instruction, 3)
     signed = is_signed(a_type) or is_signed(b_type) or negative_product or negative_c
     product = emitter.mul(x, y)
     if negative_product:
         product = emitter.neg(product)
-    addend = emitter.cast("sext" if signed else "zext", c, "i64")
+    addend = emitter.cast("sext", c, "i64")
     total = emitter.add(product, emitter.neg(addend) if negative_c else addend)
     if instruction.has("po"):
         total = emitter.add(total, _const(emitter, 1))
