@@ -204,15 +204,11 @@ class BlockWriter:
             e.line(f"br {guard.typed}, label %{inside}, label %{after}")
             region.label(inside)
         known = region.remember()
-        machine.barrier_request = None
         slots = dispatch.signature(node.instruction)
         operands = flatten(node.operands)
         values = [self.nodes.argument(o, self.nodes.slot_type(slots, i)) for i, o in enumerate(operands)]
         dispatch.apply(machine, node.instruction, values, self.nodes.widths(node, slots), slots)
-        if machine.barrier_request is None:
-            machine.refuse("no barrier was asked for")
-        assert machine.barrier_request is not None
-        kind, barrier, threads, value = machine.barrier_request
+        kind, barrier, threads, value = machine.take_barrier_request()
         stop = self.plan.stop_at(version, block, index)
         scalar_barrier = self.scalar(barrier)
         scalar_threads = self.scalar(threads) if threads is not None else None

@@ -75,12 +75,14 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
             module, called, options, target, False, replace(layout, local=local), stride, handles, formals,
             formal_bytes + mine.local_bytes,
         )  # fmt: skip
-    called = {
-        node.call.callee
-        for each in (graph, *graphs.values()) for block in each.blocks for node in block.nodes
-        if node.call is not None and node.call.callee is not None
-    }  # fmt: skip
-    return ImagePlan(plan, functions, frozenset(called))
+    by_name = frozenset(name for each in (graph, *graphs.values()) for name in called_by_name(each))
+    return ImagePlan(plan, functions, by_name)
+
+
+def called_by_name(graph: Graph) -> set[str]:
+    """Functions that a graph calls directly."""
+    calls = (node.call for block in graph.blocks for node in block.nodes)
+    return {call.callee for call in calls if call is not None and call.callee is not None}
 
 
 def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:

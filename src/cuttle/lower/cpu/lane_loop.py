@@ -66,11 +66,11 @@ def for_each_lane(
     rest = e.and_(left, e.sub(left, e.const("i32", 1)))
     e.line(f"store {rest.typed}, ptr {pending}")
     scalars = []
-    for original, (value, slot) in zip(inputs, slots, strict=True):
-        if slot is None:
+    for original, (value, place_of_all) in zip(inputs, slots, strict=True):
+        if place_of_all is None:
             scalars.append(value)
             continue
-        place = e.emit("ptr", 1, f"getelementptr {value.type}, ptr {slot}, {lane.typed}")
+        place = e.emit("ptr", 1, f"getelementptr {value.type}, ptr {place_of_all}, {lane.typed}")
         scalar = e.emit(value.type, 1, f"load {value.type}, {place.typed}")
         scalars.append(e.cast("trunc", scalar, "i1") if original.type == "i1" else scalar)
     result = body(lane, scalars)

@@ -399,6 +399,13 @@ class WarpMachine:
             return self.emitter.const("i32" if kind == "red.popc" else "i1", 0)
         return None
 
+    def take_barrier_request(self) -> tuple[str, Value, Value | None, Value | None]:
+        """What the last barrier instruction asked for."""
+        request, self.barrier_request = self.barrier_request, None
+        if request is None:
+            raise AssertionError("a barrier instruction that asks for no barrier")
+        return request
+
     def warp_sync(self, member_mask: Value) -> None:
         """The lanes of a warp that reach an instruction together execute it together; memory must be seen in order."""
         self.compiler_fence()

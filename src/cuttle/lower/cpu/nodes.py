@@ -155,7 +155,7 @@ class NodeWriter:
         scalar = bool(shapes) and all(not shape.is_vector for shape in shapes)
         row, _ = dispatch.find(instruction.opcode)
         widths = self.widths(node, slots)
-        self.machine.result_unused = all(result is None for result in node.results)
+        self.machine.result_unused = all(result is None or result not in self.plan.used for result in node.results)
         results: list[Shaped]
         if scalar and row.effects == "pure":
             results = self.apply_to_bases(node, slots, operands, shapes, widths)

@@ -73,6 +73,7 @@ class KernelPlan:
     has_full: bool = field(init=False)
     joins: set[int] = field(init=False)
     dirty_nans: set[int] = field(init=False)
+    used: set[int] = field(init=False)
     entered_together: set[int] = field(init=False)
     stops: list[Stop] = field(init=False)
     crossing: set[int] = field(init=False)
@@ -100,6 +101,11 @@ class KernelPlan:
         self.liveness = find_liveness(graph)
         self.has_full = self.is_entry and not self.options.plain and (
             self.options.block_threads is None or self.options.block_threads >= LANES
+        )
+        self.used = {value for block in graph.blocks for phi in block.phis for value in phi.incoming.values()}
+        self.used.update(value for block in graph.blocks for node in block.nodes for value in node.used_values())
+        self.used.update(
+            value for block in graph.blocks if (value := terminator_value(block.terminator)) is not None
         )
         self.dirty_nans = find_dirty_nans(graph) if self.options.exact_nan else set()
         self.find_masked()

@@ -100,11 +100,20 @@ def double_to(emitter: Emitter, value: Value, target: str, mode: str) -> Value:
     if target == "f32":
         return narrow_double(emitter, value, mode)
     odd = narrow_double_to_odd(emitter, value)
-    return float_to_half(emitter, odd, mode) if target == "f16" else float_to_bf16(emitter, odd, mode)
+    if target == "f16":
+        return float_to_half(emitter, odd, mode)
+    result = float_to_bf16(emitter, odd, mode)
+    # From f64 a NaN keeps its sign and the top of its payload and becomes quiet, as x86 narrows it to float.
+    top = emitter.cast("trunc", emitter.lshr(emitter.bitcast(odd, "i32"), emitter.const("i32", 16)), "i16")
+    quiet = emitter.or_(top, emitter.const("i16", 0x40))
+    return emitter.select(emitter.fcmp("uno", value, value), quiet, result)
 
 
 def float_to_tf32(emitter: Emitter, value: Value, mode: str) -> Value:
-    """A float to tf32 (i32, the low 13 bits 0): `rna` ties away from zero, `rn` to even, `rz`; NaN is 0x7fffffff."""
+    """A float to tf32 (i32, the low 13 bits 0): `rna` ties away from zero, `rn` to even, `rz`.
+
+    NaN is 0x7fffe000; `rna`, an integer addition in truth, knows none.
+    """
     bits = emitter.bitcast(value, "i32")
     half = emitter.const("i32", 0x1000)
     if mode == "rna":
@@ -113,7 +122,9 @@ def float_to_tf32(emitter: Emitter, value: Value, mode: str) -> Value:
         odd = emitter.and_(emitter.lshr(bits, emitter.const("i32", 13)), emitter.const("i32", 1))
         bits = emitter.add(emitter.add(bits, emitter.const("i32", 0xFFF)), odd)
     rounded = emitter.and_(bits, emitter.const("i32", 0xFFFFE000))
-    return emitter.select(emitter.fcmp("uno", value, value), emitter.const("i32", 0x7FFFFFFF), rounded)
+    if mode == "rna":
+        return rounded
+    return emitter.select(emitter.fcmp("uno", value, value), emitter.const("i32", 0x7FFFE000), rounded)
 
 
 # Name: (mantissa bits, exponent bias, code of the largest finite number).

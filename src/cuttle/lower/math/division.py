@@ -14,13 +14,13 @@ def divide(emitter: Emitter, a: Value, b: Value, signed: bool) -> Value:
 
 
 def remainder(emitter: Emitter, a: Value, b: Value, signed: bool) -> Value:
-    """a - b * (a / b), the sign of a; where b is 0, all ones for 32 and 64 bits and a for 16 bits."""
+    """a - b * (a / b), the sign of a; all ones where b is 0."""
     by_zero = emitter.icmp("eq", b, emitter.const(b.type, 0))
     if b.constant is not None or b.bits == 64 or max(a.lanes, b.lanes) == 1:
         rest = _guarded(emitter, "rem", a, b, signed)
     else:
         rest = emitter.sub(a, emitter.mul(b, _guarded(emitter, "div", a, b, signed)))
-    return emitter.select(by_zero, a if b.bits == 16 else emitter.const(b.type, -1), rest)
+    return emitter.select(by_zero, emitter.const(b.type, -1), rest)
 
 
 def _guarded(emitter: Emitter, operation: str, a: Value, b: Value, signed: bool) -> Value:

@@ -50,7 +50,8 @@ def finish(emitter: Emitter, instruction: Instruction, value: Value) -> Value:
 def _float_add(emitter: Emitter, instruction: Instruction, a: Value, b: Value) -> Value:
     mode = rounding(instruction)
     a, b = (flush_if(emitter, instruction.has("ftz"), value) for value in (a, b))
-    total = emitter.binary("fadd", a, b) if mode == "rn" else directed.add(emitter, a, b, mode)
+    # b first: of two NaNs an x86 instruction returns its first operand, an NVIDIA one its second (seen in f64 only).
+    total = emitter.binary("fadd", b, a) if mode == "rn" else directed.add(emitter, b, a, mode)
     return finish(emitter, instruction, total)
 
 
@@ -213,7 +214,7 @@ def mul(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
     def multiply(x: Value, y: Value) -> Value:
         mode = rounding(instruction)
         x, y = (flush_if(emitter, instruction.has("ftz"), value) for value in (x, y))
-        product = emitter.binary("fmul", x, y) if mode == "rn" else directed.mul(emitter, x, y, mode)
+        product = emitter.binary("fmul", y, x) if mode == "rn" else directed.mul(emitter, y, x, mode)
         return finish(emitter, instruction, product)
 
     return _element_wise(emitter, type_name, multiply, a, b)
@@ -292,7 +293,7 @@ def abs(machine: Machine, instruction: Instruction, a: Value) -> Value:
     emitter = machine.emitter
     type_name = instruction.type
     if type_name.startswith("bf16"):
-        return _element_wise(emitter, type_name, lambda x: emitter.and_(x, emitter.const("i16", 0x7FFF)), a)
+        return _element_wise(emitter, type_name, lambda x: _bf16_magnitude(emitter, x, negate=False), a)
     if is_floating(type_name):
         return _element_wise(emitter, type_name, lambda x: _magnitude(emitter, instruction, x, negate=False), a)
     return emitter.intrinsic("llvm.abs", [a, emitter.const("i1", 0)])
@@ -303,7 +304,7 @@ def neg(machine: Machine, instruction: Instruction, a: Value) -> Value:
     emitter = machine.emitter
     type_name = instruction.type
     if type_name.startswith("bf16"):
-        return _element_wise(emitter, type_name, lambda x: _bf16_neg(emitter, x), a)
+        return _element_wise(emitter, type_name, lambda x: _bf16_magnitude(emitter, x, negate=True), a)
     if is_floating(type_name):
         return _element_wise(emitter, type_name, lambda x: _magnitude(emitter, instruction, x, negate=True), a)
     return emitter.neg(a)
@@ -311,7 +312,21 @@ def neg(machine: Machine, instruction: Instruction, a: Value) -> Value:
 
 def _magnitude(emitter: Emitter, instruction: Instruction, value: Value, negate: bool) -> Value:
     value = flush_if(emitter, instruction.has("ftz"), value)
-    return emitter.fneg(value) if negate else emitter.intrinsic("llvm.fabs", [value])
+    result = emitter.fneg(value) if negate else emitter.intrinsic("llvm.fabs", [value])
+    if value.type != "double":
+        return canonical(emitter, result)
+    # An addition of zero on the GPU: a NaN keeps its sign and payload and becomes quiet.
+    bits = emitter.bitcast(value, "i64")
+    quiet = emitter.or_(bits, emitter.const("i64", 1 << 51))
+    nan = emitter.fcmp("uno", value, value)
+    return emitter.bitcast(emitter.select(nan, quiet, emitter.bitcast(result, "i64")), "double")
+
+
+def _bf16_magnitude(emitter: Emitter, value: Value, negate: bool) -> Value:
+    magnitude = emitter.and_(value, emitter.const("i16", 0x7FFF))
+    nan = emitter.icmp("ugt", magnitude, emitter.const("i16", 0x7F80))
+    result = _bf16_neg(emitter, value) if negate else magnitude
+    return emitter.select(nan, emitter.const("i16", 0x7FFF), result)
 
 
 def _float_extreme(emitter: Emitter, instruction: Instruction, name: str, a: Value, b: Value) -> Value:
@@ -328,7 +343,12 @@ def _float_extreme(emitter: Emitter, instruction: Instruction, name: str, a: Val
         top = emitter.const(integer, 1 << (a.bits - 1))
         flipped = emitter.xor(emitter.bitcast(result, integer), emitter.and_(sign, top))
         result = emitter.bitcast(flipped, a.type)
-    return force_canonical(emitter, result)
+    if a.type != "double":
+        return force_canonical(emitter, result)
+    # Two NaNs: the second one, made quiet.
+    quiet = emitter.or_(emitter.bitcast(b, integer), emitter.const(integer, 1 << 51))
+    nan = emitter.fcmp("uno", result, result)
+    return emitter.bitcast(emitter.select(nan, quiet, emitter.bitcast(result, integer)), "double")
 
 
 def _extreme(machine: Machine, instruction: Instruction, name: str, a: Value, b: Value) -> Value:

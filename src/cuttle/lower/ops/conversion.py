@@ -7,6 +7,7 @@ from cuttle.lower.machine import Machine
 from cuttle.lower.math import convert
 from cuttle.lower.ops.common import (
     PACKED_ELEMENT,
+    flush,
     flush_if,
     force_canonical,
     is_floating,
@@ -20,7 +21,6 @@ from cuttle.lower.ops.common import (
 )
 from cuttle.ptx.ir import Instruction, Vector
 
-_NAN_64 = 1 << 63
 _REFUSED = ("rs", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "s2f6x2", "e4m3x4", "e5m2x4", "e2m1x4", "e2m3x4", "e3m2x4")
 
 
@@ -64,7 +64,8 @@ def _to_integer(emitter: Emitter, instruction: Instruction, target: str, source:
         a = widen_bf16(emitter, a)
     rounding = next((name for name in convert.INTEGRAL if instruction.has(name)), "rzi")
     whole = emitter.intrinsic(convert.INTEGRAL[rounding], [a])
-    return convert.to_integer(emitter, whole, bits, signed, _NAN_64 if bits == 64 else 0)
+    # A NaN is 0, but from f64 and to 64 bits the top bit alone.
+    return convert.to_integer(emitter, whole, bits, signed, 1 << (bits - 1) if bits == 64 or source == "f64" else 0)
 
 
 def _clamp(emitter: Emitter, a: Value, from_signed: bool, bits: int, to_signed: bool) -> Value:
@@ -86,8 +87,11 @@ def _to_float(emitter: Emitter, instruction: Instruction, target: str, source: s
     integral = next((name for name in convert.INTEGRAL if instruction.has(name)), "")
     if not is_floating(source):
         return _integer_to_float(emitter, instruction, target, is_signed(source), mode, a)
-    if source == "f32":
-        a = flush_if(emitter, instruction.has("ftz"), a)
+    if source == "f32" and target == "f32" and not (integral or instruction.has("ftz") or instruction.has("sat")):
+        return a  # a move
+    if source == "f32" and instruction.has("ftz") and target != "f16":  # beyond f32, `.ftz` to f16 changes nothing
+        a = flush(emitter, a)
+        a = force_canonical(emitter, a) if target == "f64" else a
     if source == "bf16":
         a = widen_bf16(emitter, a)
     elif source == "f16" and (target != "f16" or integral):
@@ -102,7 +106,7 @@ def _to_float(emitter: Emitter, instruction: Instruction, target: str, source: s
         result = _finite(emitter, target, result)
     if target == "f32" and source == "f64":
         result = flush_if(emitter, instruction.has("ftz"), result)
-    if target == "bf16" or (source == "bf16" and target == "f32"):
+    if target == "bf16" or source == "f64" or (source == "bf16" and target == "f32"):
         return result
     return force_canonical(emitter, result) if target != "f64" else result
 
@@ -156,9 +160,11 @@ def _to_tf32(emitter: Emitter, instruction: Instruction, a: Value) -> Value:
     if instruction.has("satfinite"):
         # The largest finite tf32 number instead of infinity.
         sign = emitter.and_(result, emitter.const("i32", 1 << 31))
-        infinite = emitter.icmp(
-            "eq", emitter.and_(result, emitter.const("i32", 0x7FFFFFFF)), emitter.const("i32", 0x7F800000)
-        )
+        magnitude = emitter.and_(result, emitter.const("i32", 0x7FFFFFFF))
+        if mode == "rna":  # one step down from whatever has the highest exponent, NaNs too
+            top = emitter.icmp("uge", magnitude, emitter.const("i32", 0x7F800000))
+            return emitter.select(top, emitter.sub(result, emitter.const("i32", 0x2000)), result)
+        infinite = emitter.icmp("eq", magnitude, emitter.const("i32", 0x7F800000))
         result = emitter.select(infinite, emitter.or_(sign, emitter.const("i32", 0x7F7FE000)), result)
     return result
 

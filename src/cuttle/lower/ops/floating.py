@@ -30,6 +30,7 @@ def testp(machine: Machine, instruction: Instruction, a: Value) -> Value:
     magnitude = emitter.and_(bits, emitter.const(kind, (1 << (a.bits - 1)) - 1))
     top, zero = emitter.const(kind, infinity), emitter.const(kind, 0)
     least_normal = emitter.const(kind, infinity & -infinity)
+    subnormal = emitter.and_(emitter.icmp("ult", magnitude, least_normal), emitter.icmp("ne", magnitude, zero))
     if instruction.has("finite"):
         return emitter.icmp("ult", magnitude, top)
     if instruction.has("infinite"):
@@ -39,9 +40,9 @@ def testp(machine: Machine, instruction: Instruction, a: Value) -> Value:
     if instruction.has("notanumber"):
         return emitter.icmp("ugt", magnitude, top)
     if instruction.has("normal"):
-        return emitter.and_(emitter.icmp("uge", magnitude, least_normal), emitter.icmp("ult", magnitude, top))
-    # Zero counts as subnormal.
-    return emitter.and_(emitter.icmp("ult", magnitude, least_normal), emitter.icmp("uge", magnitude, zero))
+        # Everything finite that is not subnormal: zero counts as normal.
+        return emitter.and_(emitter.not_(subnormal), emitter.icmp("ult", magnitude, top))
+    return subnormal
 
 
 def copysign(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value:

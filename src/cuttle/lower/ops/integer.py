@@ -71,7 +71,10 @@ def fns(machine: Machine, instruction: Instruction, mask: Value, base: Value, of
     def const(value: int) -> Value:
         return emitter.const("i32", value)
 
-    base = emitter.and_(base, const(31)) if base.constant is None else const((base.constant or 0) & 31)
+    # A base beyond the word leaves no bits to search.
+    outside = emitter.icmp("ugt", base, const(31))
+    mask = emitter.select(outside, const(0), mask)
+    base = emitter.and_(base, const(31))
     downward = emitter.icmp("slt", offset, const(0))
     is_zero = emitter.icmp("eq", offset, const(0))
     # Downward search is upward search in the mirrored word.
@@ -86,7 +89,7 @@ def fns(machine: Machine, instruction: Instruction, mask: Value, base: Value, of
         beyond = emitter.icmp("uge", left, count)
         left = emitter.select(beyond, emitter.sub(left, count), left)
         position = emitter.select(beyond, emitter.add(position, const(width)), position)
-    found = emitter.icmp("ule", wanted, emitter.intrinsic("llvm.ctpop", [word]))
+    found = emitter.icmp("sle", wanted, emitter.intrinsic("llvm.ctpop", [word]))
     place = emitter.select(downward, emitter.sub(const(31), position), position)
     result = emitter.select(found, place, const(-1))
     own = emitter.icmp("ne", emitter.and_(emitter.lshr(mask, base), const(1)), const(0))
@@ -98,10 +101,15 @@ def brev(machine: Machine, instruction: Instruction, a: Value) -> Value:
     return machine.emitter.intrinsic("llvm.bitreverse", [a])
 
 
+def _field_amount(emitter: Emitter, amount: Value, bits: int) -> Value:
+    """A position or length: its low byte for the 32-bit instructions; ptxas expands 64-bit ones to clamping shifts."""
+    return emitter.and_(amount, emitter.const("i32", 255)) if bits == 32 else amount
+
+
 def bfe(machine: Machine, instruction: Instruction, a: Value, start: Value, length: Value) -> Value:
     """`bfe`: the field of `length` bits from `start`; bits beyond the top are the sign (0 for u). 9.7.1.19.
 
-    Both amounts are taken modulo 256. A signed field is filled with the bit at min(start + length - 1, msb).
+    32-bit words take both amounts modulo 256, 64-bit ones clamp them. A signed field is filled with the bit at min(start + length - 1, msb).
     """
     emitter = machine.emitter
     bits, signed = a.bits, is_signed(instruction.type)
@@ -110,7 +118,7 @@ def bfe(machine: Machine, instruction: Instruction, a: Value, start: Value, leng
     def const(value: int) -> Value:
         return emitter.const(kind, value)
 
-    start, length = (emitter.resize(emitter.and_(x, emitter.const("i32", 255)), bits) for x in (start, length))
+    start, length = (emitter.resize(_field_amount(emitter, x, bits), bits) for x in (start, length))
     top = const(bits - 1)
     shift = emitter.intrinsic("llvm.umin", [start, top])
     beyond = emitter.icmp("ugt", start, top)
@@ -130,14 +138,14 @@ def bfe(machine: Machine, instruction: Instruction, a: Value, start: Value, leng
 
 
 def bfi(machine: Machine, instruction: Instruction, a: Value, b: Value, start: Value, length: Value) -> Value:
-    """`bfi`: b with `length` bits from `start` replaced by the low bits of a; amounts modulo 256. 9.7.1.20."""
+    """`bfi`: b with `length` bits from `start` replaced by the low bits of a; amounts as for `bfe`. 9.7.1.20."""
     emitter = machine.emitter
     bits, kind = a.bits, a.type
 
     def const(value: int) -> Value:
         return emitter.const(kind, value)
 
-    start, length = (emitter.resize(emitter.and_(x, emitter.const("i32", 255)), bits) for x in (start, length))
+    start, length = (emitter.resize(_field_amount(emitter, x, bits), bits) for x in (start, length))
     full = emitter.icmp("uge", length, const(bits))
     short = emitter.select(full, const(0), length)
     mask = emitter.select(full, const(-1), emitter.sub(emitter.shl(const(1), short), const(1)))

@@ -223,4 +223,22 @@ class Sampler:
             terms = [e.binary("fmul", share, value) for value in values]
             total = terms if total is None else [e.binary("fadd", x, y) for x, y in zip(total, terms, strict=True)]
         assert total is not None and plain is not None
+        if len(texels) == 1:
+            total = self.half_a_row(total)
         return [e.select(linear, blend, near) for blend, near in zip(total, plain, strict=True)]
+
+    def half_a_row(self, row: list[Value]) -> list[Value]:
+        """A 1-D texture is the row 0 of a 2-D one, read at y = 0: halfway to the border if y has border addressing.
+
+        Seen on an H200 (tests/programs/textures.cu, "border in every dimension"); clamped and wrapped rows blend with
+        themselves.
+        """
+        e = self.emitter
+        half = f32(e, 0.5)
+        bordered = self.sampler.is_mode(1, ADDRESS_BORDER)
+        result = []
+        for channel, value in enumerate(row):
+            border = e.bitcast(self.border(channel), "float")
+            blend = e.binary("fadd", e.binary("fmul", value, half), e.binary("fmul", border, half))
+            result.append(e.select(bordered, blend, value))
+        return result

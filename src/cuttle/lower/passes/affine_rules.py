@@ -130,8 +130,9 @@ def mul(operands: Operands) -> Shape | None:
     if not widening(operands):
         a, b = narrow_constant(a, operands.bits), narrow_constant(b, operands.bits)
         return product(operands, a, b, operands.bits)
-    factors = [widened(shape, operands.bits, instruction.type.startswith("s")) for shape in (a, b)]
-    return product(operands, *factors, 2 * operands.bits)
+    signed = instruction.type.startswith("s")
+    a, b = widened(a, operands.bits, signed), widened(b, operands.bits, signed)
+    return product(operands, a, b, 2 * operands.bits)
 
 
 def widened(shape: Shape, bits: int, signed: bool) -> Shape:
