@@ -132,6 +132,9 @@ class BlockWriter:
             e.line(f"br label %S{self.scan_index[0]}")
             return
         region.restore(start)
+        self.nodes.current = Lanes()
+        for value in plan.recomputed_at(start):
+            self.nodes.execute(plan.recomputable.node(value), blend=False)
         if start.loop >= 0:
             e.line(f"br label %F{start.block}" if start.version == FULL else "br label %S0")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cuttle.lower.cpu.calls import emit_call
+from cuttle.lower.cpu.compare_lanes import FLIPPED, comparison, counts_up, lanes_below
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, segment_bases, uniform
 from cuttle.lower.cpu.special import special_value
@@ -154,6 +155,8 @@ class NodeWriter:
         shapes = [self.plan.shape(result) for result in node.results if result is not None]
         scalar = bool(shapes) and all(not shape.is_vector for shape in shapes)
         row, _ = dispatch.find(instruction.opcode)
+        if comparison(instruction) and self.compare_by_count(node, operands, guard, blend=blend):
+            return
         widths = self.widths(node, slots)
         self.machine.result_unused = all(result is None or result not in self.plan.used for result in node.results)
         results: list[Shaped]
@@ -172,6 +175,29 @@ class NodeWriter:
             if guard is not None and merge is not None:
                 shaped = self.merged(guard, shaped, self.region.read(merge), self.plan.shape(result))
             self.region.write(result, shaped, blend=blend)
+
+    def compare_by_count(self, node: Node, operands: list[SsaOperand], guard: Value | None, *, blend: bool) -> bool:
+        """`setp` of a counting value against a uniform one as scalar code; false if it is not of this kind."""
+        order = comparison(node.instruction)
+        if order is None or len(operands) != 2 or len(node.results) != 1 or node.results[0] is None:
+            return False
+        if guard is not None and node.merges and node.merges[0] is not None:
+            return False
+        kind = node.instruction.type
+        for first, second in ((0, 1), (1, 0)):
+            value = operands[first]
+            if not isinstance(value, ValueRef) or not counts_up(self.plan.shape(value.id), kind):
+                continue
+            bound = self.shaped(operands[second], kind)
+            if not bound.is_uniform:
+                continue
+            e = self.emitter
+            lanes = lanes_below(
+                e, order if first == 0 else FLIPPED[order], kind, self.region.read(value.id), bound.bases[0]
+            )
+            self.region.write(node.results[0], Shaped(e.emit("i1", LANES, f"bitcast {lanes.typed} to <{LANES} x i1>")), blend=blend)
+            return True
+        return False
 
     def slot_type(self, slots: dispatch.Signature, index: int) -> dispatch.Slot | None:
         return slots.sources[index] if index < len(slots.sources) else None

@@ -16,6 +16,7 @@ from cuttle.lower.cpu.special import special_shape
 from cuttle.lower.passes import shape as shapes
 from cuttle.lower.passes.dominance import post_dominators
 from cuttle.lower.passes.find_dirty_nans import find_dirty_nans
+from cuttle.lower.passes.find_recomputable import Recomputable
 from cuttle.lower.passes.find_spin_loops import find_spin_loops
 from cuttle.lower.passes.graph import Branch, Graph, Node, Switch, terminator_value
 from cuttle.lower.passes.infer_shapes import Facts, ShapeResult, infer_shapes
@@ -74,6 +75,7 @@ class KernelPlan:
     joins: set[int] = field(init=False)
     dirty_nans: set[int] = field(init=False)
     used: set[int] = field(init=False)
+    recomputable: Recomputable = field(init=False)
     entered_together: set[int] = field(init=False)
     stops: list[Stop] = field(init=False)
     crossing: set[int] = field(init=False)
@@ -107,6 +109,7 @@ class KernelPlan:
         self.used.update(
             value for block in graph.blocks if (value := terminator_value(block.terminator)) is not None
         )
+        self.recomputable = Recomputable(graph, self.shapes.shapes)
         self.dirty_nans = find_dirty_nans(graph) if self.options.exact_nan else set()
         self.find_masked()
         self.find_entered_together()
@@ -234,6 +237,20 @@ class KernelPlan:
                 live |= self.liveness.live_in[block]
         return live
 
+    def saved_at(self, stop: Stop) -> list[int]:
+        """What goes through the frame at a stop."""
+        live = members(self.live_at(stop))
+        return [value for value in live if not self.is_entry or self.recomputable.chain(value) is None]
+
+    def recomputed_at(self, stop: Stop) -> list[int]:
+        """What is computed again behind a stop, operands first."""
+        chains: dict[int, None] = {}
+        for value in members(self.live_at(stop)):
+            chain = self.recomputable.chain(value)
+            if chain is not None:
+                chains.update(dict.fromkeys(chain))
+        return list(chains)
+
     def find_crossing(self) -> None:
         """Values that need a place of their own because they live beyond the piece of code that defines them."""
         self.crossing = set()
@@ -260,7 +277,7 @@ class KernelPlan:
         offset = 0
         wanted: set[int] = set()
         for stop in self.stops:
-            wanted.update(members(self.live_at(stop)))
+            wanted.update(self.saved_at(stop))
         for value in sorted(wanted, key=lambda value: (-self.value_bytes(value), value)):
             size = self.value_bytes(value)
             align = min(64, size)

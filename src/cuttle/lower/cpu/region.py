@@ -16,7 +16,6 @@ from cuttle.lower.cpu.machine import SERVICE_INDEX, WarpMachine
 from cuttle.lower.cpu.plan import MASKED, KernelPlan, Stop
 from cuttle.lower.cpu.shaped import Shaped, materialise, uniform
 from cuttle.lower.emit import Emitter, Value
-from cuttle.lower.passes.liveness import members
 from cuttle.lower.passes.shape import LANES, Shape
 from cuttle.ptx.ir import Symbol
 
@@ -323,7 +322,7 @@ class RegionEmitter:
         """Saves what lives on and leaves the warp's code."""
         e = self.emitter
         plan = self.plan
-        for value_id in members(plan.live_at(stop)):
+        for value_id in plan.saved_at(stop):
             shaped = self.read(value_id)
             self.save(plan.frame[value_id], shaped)
         if stop.version == MASKED:
@@ -366,7 +365,7 @@ class RegionEmitter:
     def restore(self, stop: Stop) -> None:
         """Loads what `stop` saved into the value slots."""
         e = self.emitter
-        for value_id in members(self.plan.live_at(stop)):
+        for value_id in self.plan.saved_at(stop):
             offset = self.plan.frame[value_id]
             for name, element, lanes in self.parts(value_id):
                 stored, stored_lanes = element, lanes

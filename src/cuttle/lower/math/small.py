@@ -15,11 +15,7 @@ def fma_half(emitter: Emitter, a: Value, b: Value, c: Value) -> Value:
 
 
 def fma_bf16(emitter: Emitter, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c on bf16 (i16): the product is exact in double, and rounding the sum to 53 bits first is harmless.
-
-    It would only matter if the sum came within 2**-53 of a midpoint of bf16 without being one, for which the product's
-    16 bits do not reach.
-    """
+    """a * b + c on bf16 (i16): the product is exact in double, the sum is rounded to odd there."""
     wide_a, wide_b, wide_c = (emitter.cast("fpext", widen_bf16(emitter, value), "double") for value in (a, b, c))
-    total = emitter.binary("fadd", emitter.binary("fmul", wide_a, wide_b), wide_c)
-    return narrow_bf16(emitter, narrow_double_to_odd(emitter, total))
+    total, error = two_sum(emitter, emitter.binary("fmul", wide_a, wide_b), wide_c)
+    return narrow_bf16(emitter, narrow_double_to_odd(emitter, to_odd(emitter, total, error)))

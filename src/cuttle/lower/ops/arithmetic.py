@@ -23,6 +23,7 @@ from cuttle.lower.ops.common import (
     widen,
     widen_bf16,
 )
+from cuttle.lower.ops.policy import policy
 from cuttle.ptx.ir import Instruction
 
 _DIRECTED = ("rz", "rm", "rp")
@@ -50,9 +51,21 @@ def finish(emitter: Emitter, instruction: Instruction, value: Value) -> Value:
 def _float_add(emitter: Emitter, instruction: Instruction, a: Value, b: Value) -> Value:
     mode = rounding(instruction)
     a, b = (flush_if(emitter, instruction.has("ftz"), value) for value in (a, b))
-    # b first: of two NaNs an x86 instruction returns its first operand, an NVIDIA one its second (seen in f64 only).
+    # b first: of two NaNs an x86 instruction returns its first operand, an NVIDIA one its second (seen in f64 only;
+    # LLVM keeps the order in practice, without a promise).
     total = emitter.binary("fadd", b, a) if mode == "rn" else directed.add(emitter, b, a, mode)
     return finish(emitter, instruction, total)
+
+
+def _first_nan(emitter: Emitter, result: Value, *operands: Value) -> Value:
+    """An f64 result that is the first operand that is a NaN, made quiet, where there is one."""
+    if not policy.exact_nan:
+        return result
+    bits = emitter.bitcast(result, "i64")
+    for operand in reversed(operands):
+        quiet = emitter.or_(emitter.bitcast(operand, "i64"), emitter.const("i64", 1 << 51))
+        bits = emitter.select(emitter.fcmp("uno", operand, operand), quiet, bits)
+    return emitter.bitcast(bits, "double")
 
 
 def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -64,6 +77,8 @@ def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c
         result = emitter.intrinsic("llvm.fma", [a, b, c])
     else:
         result = directed.fma(emitter, a, b, c, mode)
+    if a.type == "double":
+        result = _first_nan(emitter, result, b, c)
     return finish(emitter, instruction, result)
 
 
@@ -134,9 +149,13 @@ def _add_floating(emitter: Emitter, instruction: Instruction, a: Value, b: Value
         return _element_wise(
             emitter, type_name, lambda x, y: _bf16_add(emitter, x, _bf16_neg(emitter, y) if subtract else y), a, b
         )
-    return _element_wise(
+    total = _element_wise(
         emitter, type_name, lambda x, y: _float_add(emitter, instruction, x, emitter.fneg(y) if subtract else y), a, b
     )
+    if not (subtract and type_name == "f64"):
+        return total
+    # The subtrahend's NaN, with its sign, comes before the minuend's.
+    return _first_nan(emitter, total, b)
 
 
 def addc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: Value) -> Value | tuple[Value, Value]:
