@@ -81,9 +81,7 @@ class Machine(Protocol):
         """The value lane `lane` (uniform i32) holds, as a uniform value."""
         ...
 
-    def barrier(
-        self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None
-    ) -> Value | None:
+    def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
         """`kind`: `sync`, `arrive`, `red.popc`, `red.and`, `red.or`. `threads` None means the whole block.
 
         Reductions return an i32 (popc) or i1 value.

@@ -18,9 +18,7 @@ from cuttle.lower.cpu.compile_kernel import CompiledImage
 from cuttle.lower.cpu.image_file import unpack_image
 from cuttle.lower.cpu.region import field_offset
 
-SERVICE = ctypes.CFUNCTYPE(
-    ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, *[ctypes.c_uint64] * 4
-)
+SERVICE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, *[ctypes.c_uint64] * 4)
 BLOCKS = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
 STEP = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32)
 STOP_NAMES = dict(STOPS)
@@ -123,7 +121,9 @@ class ImageRunner:
             return int(value)
 
         resume = [0 if fresh else field(w, "resume") for w in range(warps)]
-        waiting = [not fresh and resume[w] != STEP_DONE and STOP_NAMES[field(w, "stop")] != "yield" for w in range(warps)]
+        waiting = [
+            not fresh and resume[w] != STEP_DONE and STOP_NAMES[field(w, "stop")] != "yield" for w in range(warps)
+        ]
         for _ in range(1_000_000):
             progressed = False
             for warp in range(warps):

@@ -14,7 +14,13 @@ from cuttle.ptx.ir import TYPE_BITS
 RMW = {
     "add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap",
 }  # fmt: skip
-ORDERINGS = {"weak": "monotonic", "relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+ORDERINGS = {
+    "weak": "monotonic",
+    "relaxed": "monotonic",
+    "acquire": "acquire",
+    "release": "release",
+    "acq_rel": "acq_rel",
+}
 FLOAT = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 
 

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 # Device functions that the driver provides (CUDA programming guide, "formatted output", "assertion", "dynamic global
 # memory allocation"): service name, result width.
-SERVICES = {"vprintf": ("vprintf", 32), "__assertfail": ("assertfail", 0), "malloc": ("malloc", 64), "free": ("free", 0)}
+SERVICES = {
+    "vprintf": ("vprintf", 32),
+    "__assertfail": ("assertfail", 0),
+    "malloc": ("malloc", 64),
+    "free": ("free", 0),
+}
 
 STACK_BYTES = 16 << 10  # local memory per thread of kernels with real calls
 BAD_TARGET_FAULT = 7
@@ -146,7 +151,9 @@ def call_lanes(writer: NodeWriter, name: str, bits: Value, top: int) -> None:
     e = writer.emitter
     local = e.const("i64", top) if writer.plan.is_entry else e.add(Value("i64", "%local"), e.const("i64", top))
     region = writer.region
-    e.line(f"call void @{function_symbol(name)}({region.block.typed}, {region.warp.typed}, {bits.typed}, {local.typed})")
+    e.line(
+        f"call void @{function_symbol(name)}({region.block.typed}, {region.warp.typed}, {bits.typed}, {local.typed})"
+    )
 
 
 def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototype, top: int) -> None:

@@ -101,9 +101,7 @@ def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
 
 def wanted_functions(module: Module, graph: Graph) -> list[str]:
     """What a graph calls by name, and everything a call through a pointer may reach if it has one."""
-    indirect = any(
-        node.call is not None and node.call.callee is None for block in graph.blocks for node in block.nodes
-    )
+    indirect = any(node.call is not None and node.call.callee is None for block in graph.blocks for node in block.nodes)
     return [*graph.needed, *(address_taken(module) if indirect else ())]
 
 
@@ -169,7 +167,9 @@ def image_metadata(plan: KernelPlan, kernel: str, linked: Any) -> dict[str, Any]
         "imports": [list(item) for item in linked.imports],
         "data_offset": linked.data_offset,
         "symbols": plan.layout.symbols,
-        "static_shared_bytes": plan.layout.dynamic_offset if plan.layout.uses_dynamic_shared else plan.layout.static_shared_bytes,
+        "static_shared_bytes": plan.layout.dynamic_offset
+        if plan.layout.uses_dynamic_shared
+        else plan.layout.static_shared_bytes,
         "local_bytes": plan.layout_local_bytes,
         "frame_bytes": plan.frame_bytes,
         "can_stop": bool(plan.stops),

@@ -369,7 +369,9 @@ class WarpMachine:
 
     def ballot(self, predicate: Value) -> Value:
         e = self.emitter
-        bits = e.select(predicate, e.const("i32", -1), e.const("i32", 0)) if predicate.lanes == 1 else self.bits(predicate)
+        bits = (
+            e.select(predicate, e.const("i32", -1), e.const("i32", 0)) if predicate.lanes == 1 else self.bits(predicate)
+        )
         return bits if self.lanes.full else e.and_(bits, self.active_mask())
 
     def bits(self, predicate: Value) -> Value:
@@ -386,9 +388,7 @@ class WarpMachine:
 
     # -- barriers, services, addresses -------------------------------------------------------------------------------
 
-    def barrier(
-        self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None
-    ) -> Value | None:
+    def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
         """Notes the request for the region emitter, which stops the warp here; the result is what it resumes with."""
         value = self.ballot(predicate) if predicate is not None else None
         self.barrier_request = (kind, barrier, threads, value)

@@ -215,7 +215,9 @@ class Memory:
             parts.append(e.splat(scalar, count))
         return self.concatenate(parts)
 
-    def load_run(self, element: str, size: int, pointer: Value, count: int, lanes: Lanes, first: int, note: str) -> Value:
+    def load_run(
+        self, element: str, size: int, pointer: Value, count: int, lanes: Lanes, first: int, note: str
+    ) -> Value:
         e = self.emitter
         vector = f"<{count} x {element}>"
         if lanes.full:
@@ -257,7 +259,9 @@ class Memory:
         for index in range(count):
             pattern = ", ".join(f"i32 {lane * count + index}" for lane in range(LANES))
             results.append(
-                e.emit(element, LANES, f"shufflevector {wide.typed}, {wide.llvm_type} poison, <{LANES} x i32> <{pattern}>")
+                e.emit(
+                    element, LANES, f"shufflevector {wide.typed}, {wide.llvm_type} poison, <{LANES} x i32> <{pattern}>"
+                )
             )
         return results
 

@@ -195,7 +195,9 @@ class NodeWriter:
             lanes = lanes_below(
                 e, order if first == 0 else FLIPPED[order], kind, self.region.read(value.id), bound.bases[0]
             )
-            self.region.write(node.results[0], Shaped(e.emit("i1", LANES, f"bitcast {lanes.typed} to <{LANES} x i1>")), blend=blend)
+            self.region.write(
+                node.results[0], Shaped(e.emit("i1", LANES, f"bitcast {lanes.typed} to <{LANES} x i1>")), blend=blend
+            )
             return True
         return False
 

@@ -101,14 +101,14 @@ class KernelPlan:
         self.position = {block: index for index, block in enumerate(self.order)}
         self.infer(timeless=self.lanes_part)
         self.liveness = find_liveness(graph)
-        self.has_full = self.is_entry and not self.options.plain and (
-            self.options.block_threads is None or self.options.block_threads >= LANES
+        self.has_full = (
+            self.is_entry
+            and not self.options.plain
+            and (self.options.block_threads is None or self.options.block_threads >= LANES)
         )
         self.used = {value for block in graph.blocks for phi in block.phis for value in phi.incoming.values()}
         self.used.update(value for block in graph.blocks for node in block.nodes for value in node.used_values())
-        self.used.update(
-            value for block in graph.blocks if (value := terminator_value(block.terminator)) is not None
-        )
+        self.used.update(value for block in graph.blocks if (value := terminator_value(block.terminator)) is not None)
         self.recomputable = Recomputable(graph, self.shapes.shapes)
         self.dirty_nans = find_dirty_nans(graph) if self.options.exact_nan else set()
         self.find_masked()

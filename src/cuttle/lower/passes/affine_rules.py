@@ -47,7 +47,9 @@ def bounds_of(shape: Shape) -> tuple[int, int] | None:
     return None if shape.low is None or shape.high is None else (shape.low, shape.high)
 
 
-def checked(operands: Operands, bits: int, kind: str, offsets: tuple[int, ...], zeros: int, bounds: tuple[int, int] | None) -> Shape:
+def checked(
+    operands: Operands, bits: int, kind: str, offsets: tuple[int, ...], zeros: int, bounds: tuple[int, int] | None
+) -> Shape:
     """The result with its bounds kept only if no lane can have wrapped."""
     if bounds is not None:
         total = (bounds[0] + min(offsets), bounds[1] + max(offsets))

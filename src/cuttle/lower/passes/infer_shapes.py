@@ -173,7 +173,9 @@ class ShapeAnalysis:
         base = self.operand(operand.base)
         if base is None or base.is_vector:
             return base
-        bounds = None if base.low is None or base.high is None else (base.low + operand.offset, base.high + operand.offset)
+        bounds = (
+            None if base.low is None or base.high is None else (base.low + operand.offset, base.high + operand.offset)
+        )
         return shapes.make(base.kind, base.offsets, min(base.zeros, shapes.trailing_zeros(operand.offset)), bounds)
 
     def visit(self, node: Node) -> bool:
@@ -226,7 +228,10 @@ class ShapeAnalysis:
         rule = AFFINE.get(opcode)
         if rule is not None and index == 0 and len(node.results) == 1 and not instruction.has("sat"):
             types = instruction.types
-            if not any(name.startswith(("f", "bf")) or name.endswith(("x2", "x4")) for name in types) or opcode == "mov":
+            if (
+                not any(name.startswith(("f", "bf")) or name.endswith(("x2", "x4")) for name in types)
+                or opcode == "mov"
+            ):
                 bits = TYPE_BITS.get(instruction.type, 32)
                 ranged = rule(Operands(instruction, sources, bits, self.facts.segment))
                 if ranged is not None:
@@ -252,7 +257,11 @@ class ShapeAnalysis:
 
     def load_shape(self, node: Node, address: Shape) -> Shape:
         instruction = node.instruction
-        if "volatile" in instruction.modifiers or "acquire" in instruction.modifiers or "relaxed" in instruction.modifiers:
+        if (
+            "volatile" in instruction.modifiers
+            or "acquire" in instruction.modifiers
+            or "relaxed" in instruction.modifiers
+        ):
             return VECTOR
         if instruction.has("local") or (self.timeless and not instruction.has("param")):
             return VECTOR
