@@ -49,6 +49,18 @@ if [ ! -e "$newest/done" ]; then
     touch "$newest/done"
 fi
 
+# Two older runtimes, for a few programs: headers and libraries alone (4 MB).
+older() {
+    local folder=build/cudart-$1
+    if [ -e "$folder/done" ]; then return; fi
+    stage "installing the runtime $1"
+    rm -rf "$folder"
+    pip install --quiet --no-deps --target "$folder" "$2"
+    touch "$folder/done"
+}
+older 12.9 nvidia-cuda-runtime-cu12==12.9.79
+older 11.8 nvidia-cuda-runtime-cu11==11.8.89
+
 check python -m cuttle.client.build
 check python tools/generate.py --check
 check ruff check .

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from cuttle.client import build
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+RUNTIME = REPOSITORY / "build" / "cudart-11.8" / "nvidia" / "cuda_runtime" / "lib" / "libcudart.so.11.0"
+# The key, and the constants of the first answers.
+NUMBERS = tuple(
+    bytes.fromhex(text)
+    for text in ("146addae53a9a752aa0841360bf55a9f", "5c67cb031c184133", "5c67cb031c184118", "e8d14c1faa83d38e")
+)
+CALL_THE_RUNTIME = """
+import ctypes, sys
+runtime = ctypes.CDLL(sys.argv[1])
+runtime.cudaGetErrorName.restype = ctypes.c_char_p
+print(runtime.cudaGetErrorName(runtime.cudaFree(None)).decode(), runtime.cudaFree(None))
+"""
 
 # RFC 1319, appendix A.5.
 MD2_VECTORS = {
@@ -107,3 +126,63 @@ def test_keyed_answer(handshake: ctypes.CDLL) -> None:
 
 def test_switch(tmp_path: Path) -> None:
     assert answer(compiled(tmp_path, "-DCUTTLE_HANDSHAKE=0"), 13002, []) is None
+
+
+@pytest.fixture(scope="module")
+def library_without(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole library, built with CUTTLE_HANDSHAKE=0; all files but one are as in the usual build."""
+    output = tmp_path_factory.mktemp("without") / "libcuda.so.1"
+    sources, flags = build.outputs()[library]
+    command = [*build.compiler(), *build.FLAGS, "-fPIC", "-fvisibility=hidden"]
+    switched = output.with_name("handshake.o")
+    subprocess.run(
+        [*command, "-DCUTTLE_HANDSHAKE=0", "-c", str(build.CLIENT / "handshake.c"), "-o", switched], check=True
+    )
+    others = [str(path) for path in sources if path.name != "handshake.c"]
+    libraries = [flag for flag in flags if flag.startswith("-l")]
+    options = [flag for flag in flags if flag not in libraries]
+    subprocess.run([*command, *options, *others, str(switched), "-o", str(output), *libraries], check=True)
+    return output
+
+
+def symbols(library: Path) -> set[str]:
+    with library.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        return {symbol.name for symbol in table.iter_symbols()}
+
+
+def test_nothing_of_it_is_in_a_library_without_it(library: Path, library_without: Path) -> None:
+    parts = {"handshake_md2", "handshake_hmac_md2", "make_substitution"}
+    assert parts & symbols(library) == parts
+    assert not [name for name in symbols(library_without) if "md2" in name or name in parts]
+    # Some compilers put short constants into instructions, in pieces; the key is always whole.
+    assert NUMBERS[0] in library.read_bytes()
+    assert not [number.hex() for number in NUMBERS if number in library_without.read_bytes()]
+
+
+def run_with(library: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cuttle", "run", "--", sys.executable, *command],
+        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "LD_PRELOAD": str(library)},
+    )  # fmt: skip
+
+
+@pytest.mark.device
+def test_the_driver_interface_works_without_it(library_without: Path) -> None:
+    done = run_with(library_without, "-m", "cuttle.cli.probe", "--kernel")
+    report = json.loads(done.stdout)
+    assert report["library"] == str(library_without)
+    assert report["error"] == "" and report["kernel"]["right"], done.stderr
+    assert "CUTTLE_HANDSHAKE" not in done.stderr
+
+
+@pytest.mark.nvcc
+@pytest.mark.device
+def test_a_runtime_without_it_says_why(library_without: Path) -> None:
+    if not RUNTIME.exists():
+        pytest.skip(f"the runtime 11.8 is not in {RUNTIME.parent}: tools/test.sh installs it")
+    done = run_with(library_without, "-c", CALL_THE_RUNTIME, str(RUNTIME))
+    assert done.stdout == "cudaErrorNotSupported 801\n"
+    assert done.stderr.count("was built with CUTTLE_HANDSHAKE=0") == 1, "said once, and in these words"
+    assert "hint: " in done.stderr

@@ -113,7 +113,13 @@ static CUresult integrity_check(unsigned version, uint64_t unix_seconds, uint64_
         .device_count = client.control->device_count != 0 ? 1 : 0,
         .devices = &device,
     };
-    return handshake_answer(&input, result) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    if (handshake_answer(&input, result)) return CUDA_SUCCESS;
+    static unsigned refused;
+    if (__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED) == 0) {
+        client_log("this libcuda.so.1 was built with CUTTLE_HANDSHAKE=0: no program with a CUDA runtime (libcudart) can use "
+                   "it, only programs of the driver interface; hint: build Cuttle again without that switch");
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* ------------------------------------------------------------------------------------------------ look-up */

@@ -20,7 +20,7 @@ typedef struct handshake_input {
 /* Fills `result`; 0 when built without it (CUTTLE_HANDSHAKE=0). */
 int handshake_answer(const handshake_input *input, uint64_t result[2]);
 
-/* The published algorithms it is made of (also called by tests). */
+/* The published algorithms it is made of (also called by tests); not there without the handshake. */
 void handshake_md2(const uint8_t *bytes, size_t count, uint8_t digest[16]);
 void handshake_hmac_md2(const uint8_t key[16], const uint8_t *bytes, size_t count, uint8_t digest[16]);
 

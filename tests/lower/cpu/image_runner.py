@@ -72,8 +72,9 @@ class ImageRunner:
         symbols: Sequence[int] = (),
         dynamic_shared: int = 0,
         general: bool = False,
+        flags: int = 2,
     ) -> None:
-        """Runs the whole grid; `general` uses `step` for every block."""
+        """Runs the whole grid; `general` uses `step` for every block; `flags` as in `cuttle_launch`."""
         meta = self.metadata
         parameters, parameters_at = aligned(len(arguments) + 64)
         ctypes.memmove(parameters_at, arguments, len(arguments))
@@ -88,7 +89,7 @@ class ImageRunner:
         launch, launch_at = aligned(LAUNCH.bytes)
         put = struct.pack_into
         raw = (ctypes.c_char * LAUNCH.bytes).from_address(launch_at)
-        put("<I", raw, field_offset(LAUNCH.fields, "flags"), 2)
+        put("<I", raw, field_offset(LAUNCH.fields, "flags"), flags)
         put("<QQQ", raw, 0, parameters_at, ctypes.addressof(symbol_table), ctypes.addressof(table))
         put("<3I", raw, field_offset(LAUNCH.fields, "grid"), *grid)
         put("<3I", raw, field_offset(LAUNCH.fields, "block"), *block)

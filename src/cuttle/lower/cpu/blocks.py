@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cuttle.abi.kernel_abi import STEP_DONE
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.nodes import NodeWriter
 from cuttle.lower.cpu.plan import FULL, MASKED, KernelPlan, Stop
-from cuttle.lower.cpu.region import STOP_NUMBERS, RegionEmitter
-from cuttle.lower.cpu.shaped import Shaped, materialise, operand_value
+from cuttle.lower.cpu.region import RegionEmitter
+from cuttle.lower.cpu.shaped import operand_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
 from cuttle.lower.passes.graph import Branch, Exit, Jump, Node, Switch
@@ -151,17 +150,11 @@ class BlockWriter:
         node = self.graph.blocks[start.block].nodes[start.node]
         if any(result is not None for result in node.results):
             slot = region.warp_slot()
-            region.machine.barrier_result = e.emit("i32", 1, f"load i32, {self.warp_field(slot, 'value').typed}")
+            region.machine.barrier_result = region.load_warp(slot, "value")
             region.machine.lanes = self.nodes.current
             self.nodes.apply(node, blend=start.version == MASKED and self.plan.blends, guard=None)
             region.machine.barrier_result = None
         self.write_nodes(start.version, start.block, start.node + 1)
-
-    def warp_field(self, slot: Value, name: str) -> Value:
-        from cuttle.abi.kernel_abi import WARP
-        from cuttle.lower.cpu.region import field_offset
-
-        return self.emitter.emit("ptr", 1, f"getelementptr i8, {slot.typed}, i64 {field_offset(WARP.fields, name)}")
 
     # -- pieces ------------------------------------------------------------------------------------------------------
 
@@ -485,6 +478,3 @@ class BlockWriter:
         if index is None:
             raise AssertionError("a masked block outside the scan")
         return f"S{index + 1}" if index + 1 < len(self.items) else "S.end"
-
-
-__all__ = ["BlockWriter", "STEP_DONE", "STOP_NUMBERS", "Shaped", "materialise"]

@@ -461,6 +461,3 @@ class WarpMachine:
     def refuse(self, reason: str) -> None:
         assert self.instruction is not None
         raise refusal(self.instruction, reason)
-
-
-__all__ = ["WarpMachine", "materialise"]

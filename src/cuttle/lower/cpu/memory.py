@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuttle.lower.cpu.shaped import Shaped, materialise, spread
+from cuttle.lower.cpu.shaped import Shaped, materialise
 from cuttle.lower.emit import Emitter, Value
-from cuttle.lower.passes.shape import LANES, NO_OFFSETS
+from cuttle.lower.passes.shape import LANES
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +350,3 @@ class Memory:
         pointer = self.pointer(address, shaped.bases[0], shaped.offsets[0])
         e.line(f"store {mixed.typed}, {pointer.typed}, align {size}{note}")
         return True
-
-
-__all__ = ["AccessCounts", "Address", "Lanes", "Memory", "NO_OFFSETS", "spread"]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cuttle.abi.kernel_abi import BLOCK, LAUNCH, SERVICES, STEP_DONE, STOPS, WARP
+from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE, STOPS, WARP
+from cuttle.abi.wire import Field
 from cuttle.lower.cpu.machine import SERVICE_INDEX, WarpMachine
 from cuttle.lower.cpu.plan import MASKED, KernelPlan, Stop
 from cuttle.lower.cpu.shaped import Shaped, materialise, uniform
@@ -26,15 +27,15 @@ PRIVATE = ", !alias.scope !6, !noalias !9"
 FIELD_BYTES = {"u8": 1, "u16": 2, "u32": 4, "i32": 4, "u64": 8}
 
 
-def field_offset(struct_fields: tuple[object, ...], name: str) -> int:
+def field_offset(members: tuple[Field, ...], name: str) -> int:
     """Byte offset of a member of a row struct with natural alignment."""
     offset = 0
-    for member in struct_fields:
-        size = FIELD_BYTES[member.type]  # type: ignore[attr-defined]
+    for member in members:
+        size = FIELD_BYTES[member.type]
         offset = -(-offset // size) * size
-        if member.name == name:  # type: ignore[attr-defined]
+        if member.name == name:
             return offset
-        offset += size * member.count  # type: ignore[attr-defined]
+        offset += size * member.count
     raise KeyError(name)
 
 
@@ -289,6 +290,11 @@ class RegionEmitter:
         place = e.emit("ptr", 1, f"getelementptr i8, {slot.typed}, i64 {field_offset(WARP.fields, name)}")
         e.line(f"store {value.typed}, {place.typed}{PRIVATE}")
 
+    def load_warp(self, slot: Value, name: str) -> Value:
+        e = self.emitter
+        place = e.emit("ptr", 1, f"getelementptr i8, {slot.typed}, i64 {field_offset(WARP.fields, name)}")
+        return e.emit("i32", 1, f"load i32, {place.typed}{PRIVATE}")
+
     def frame_pointer(self, offset: int) -> Value:
         e = self.emitter
         base = self.pointer_field("frame")
@@ -406,6 +412,3 @@ class RegionEmitter:
         old = e.emit("i32", 1, f"load i32, ptr {slot}")
         new = e.or_(old, bits)
         e.line(f"store {new.typed}, ptr {slot}")
-
-
-SERVICE_COUNT = len(SERVICES)

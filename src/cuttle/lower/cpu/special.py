@@ -170,7 +170,7 @@ def thread_value(region: RegionEmitter, axis: int) -> Shaped:
         return Shaped(divided(region, axis, first))
     x, y, z = block
     if origin == "linear":
-        base = first if y * z == 1 or x == LANES * 0 else e.binary("urem", first, e.const("i32", x))
+        base = first if y * z == 1 else e.binary("urem", first, e.const("i32", x))
     elif origin == "rows":
         base = e.binary("udiv", first, e.const("i32", x))
         if z != 1:
