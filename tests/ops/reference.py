@@ -1,4 +1,6 @@
-"""What each pure opcode gives, from the PTX manual alone. `expect(form, operands)` returns result bits or None.
+"""What each pure opcode gives, from the PTX manual and, where it is silent or wrong, from an H200.
+
+`expect(form, operands)` returns result bits or None.
 
 Written apart from the op functions: integers by Python arithmetic, floats by exact fractions.
 """
@@ -57,9 +59,9 @@ def by_halves(function: Callable[..., int], *operands: int) -> int:
 
 def finish(i: Instruction, value: Number, name: str) -> int:
     """Round, flush, saturate."""
-    bits = soft.encode(value, name, mode_of(i))
     if i.has("ftz"):
-        bits = soft.encode(soft.flush(soft.decode(bits, name), name), name)
+        value = soft.flush_unrounded(value, name, mode_of(i))
+    bits = soft.encode(value, name, mode_of(i))
     if i.has("sat"):
         bits = soft.encode(soft.saturate(soft.decode(bits, name)), name)
     if i.has("relu"):
@@ -138,6 +140,8 @@ def float_sign(i: Instruction, a: int) -> int:
         value = soft.decode(x, name)
         if i.has("ftz") and value.kind != "nan":
             x = soft.encode(soft.flush(value, name), name)
+        if value.kind == "nan":
+            return soft.CANONICAL[name]
         return x ^ top if i.opcode == "neg" else x & ~top
 
     return by_halves(one, a) if i.type in ELEMENT else one(a)
@@ -184,7 +188,7 @@ def integer_arithmetic(i: Instruction, operands: tuple[int, ...], carry: int) ->
             return (n[2] + abs(n[0] - n[1])) & mask
         case "div" | "rem":
             if n[1] == 0:
-                return raw[0] if i.opcode == "rem" and bits == 16 else mask
+                return mask
             quotient = abs(n[0]) // abs(n[1])
             quotient = -quotient if (n[0] < 0) != (n[1] < 0) else quotient
             return (quotient if i.opcode == "div" else n[0] - quotient * n[1]) & mask
@@ -225,7 +229,11 @@ def integer_other(i: Instruction, operands: tuple[int, ...]) -> Result | None:
             place = value.bit_length() - 1
             return width(t) - 1 - place if i.has("shiftamt") else place
         case "fns":
-            base, offset = b & 31, signed(c, 32)
+            base, offset = b, signed(c, 32)
+            if offset == -(1 << 31):
+                return 0  # ptxas negates it to itself
+            if base > 31:
+                return m32
             if offset == 0:
                 return base if a >> base & 1 else m32
             order = range(base, 32) if offset > 0 else range(base, -1, -1)
@@ -234,7 +242,7 @@ def integer_other(i: Instruction, operands: tuple[int, ...]) -> Result | None:
         case "brev":
             return int(f"{a:0{width(t)}b}"[::-1], 2)
         case "bfe":
-            start, length = b & 255, c & 255
+            start, length = (b & 255, c & 255) if width(t) == 32 else (min(b, 255), min(c, 255))
             top = width(t) - 1
             if length == 0:
                 sign = 0
@@ -243,7 +251,8 @@ def integer_other(i: Instruction, operands: tuple[int, ...]) -> Result | None:
             bits = [(a >> (start + k) & 1) if k < length and start + k <= top else sign for k in range(width(t))]
             return sum(bit << k for k, bit in enumerate(bits))
         case "bfi":
-            start, length = c & 255, operands[3] & 255
+            start, length = c, operands[3]
+            start, length = (min(x, 255) if width(t) == 64 else x & 255 for x in (start, length))
             result = b
             for k in range(length):
                 if start + k > width(t) - 1:
@@ -427,7 +436,7 @@ def expect(form: Form, operands: tuple[int, ...], carry: int = 0) -> Result | No
         return operands[0] & top | operands[1] & ~top
     if op == "testp":
         value = soft.decode(operands[0], i.type)
-        subnormal = value.kind == "finite" and soft.flush(value, i.type).is_zero
+        subnormal = value.kind == "finite" and not value.is_zero and soft.flush(value, i.type).is_zero
         return int({
             "finite": value.kind == "finite", "infinite": value.kind == "inf", "number": value.kind != "nan",
             "notanumber": value.kind == "nan", "normal": value.kind == "finite" and not subnormal,

@@ -1,4 +1,4 @@
-"""Reference of the conversions, written from the PTX manual's section 9.7.9.21 and 9.7.9.22."""
+"""Reference of the conversions, from the PTX manual's sections 9.7.9.21 and 9.7.9.22 and what an H200 does with NaNs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def to_integer(i: Instruction, target: str, source: str, a: int) -> int:
     if i.has("ftz") and source == "f32":
         value = soft.flush(value, source)
     if value.kind == "nan":
-        return 1 << 63 if width(target) == 64 else 0
+        return 1 << (width(target) - 1) if width(target) == 64 or source == "f64" else 0
     if value.kind == "inf":
         return clamp(-(1 << 70) if value.negative else 1 << 70, target) & mask
     mode = next(m for m in INTEGRAL if i.has(m))
@@ -64,9 +64,16 @@ def to_float(i: Instruction, target: str, source: str, a: int) -> int:
         bits = soft.encode(soft.from_fraction(Fraction(integer)), target, mode_of(i))
         return soft.encode(soft.saturate(soft.decode(bits, target)), target) if i.has("sat") else bits
     value = soft.decode(a, source)
-    if i.has("ftz") and source == "f32":
-        value = soft.flush(value, source)
     mode = next((m for m in INTEGRAL if i.has(m)), "")
+    if value.kind == "nan" and not i.has("sat"):
+        if source == target == "f32" and not mode and not i.has("ftz"):
+            return a
+        if source == "f64" and target != "f64":
+            exponent_bits, mantissa_bits = soft.LAYOUT[target]
+            payload = a >> (52 - mantissa_bits) & (1 << mantissa_bits) - 1 | 1 << (mantissa_bits - 1)
+            return (a >> 63) << (width(target) - 1) | ((1 << exponent_bits) - 1) << mantissa_bits | payload
+    if i.has("ftz") and source == "f32" and target != "f16":
+        value = soft.flush(value, source)
     if mode:
         value = soft.round_to_integral(value, mode)
     if i.has("sat"):
@@ -85,8 +92,11 @@ def to_float(i: Instruction, target: str, source: str, a: int) -> int:
 
 def to_tf32(i: Instruction, a: int) -> int:
     value = soft.decode(a, "f32")
+    if i.has("rna"):
+        bits = a + 0x1000 & 0xFFFFE000
+        return bits - 0x2000 if i.has("satfinite") and bits & 0x7F800000 == 0x7F800000 else bits
     if value.kind == "nan":
-        return 0x7FFFFFFF
+        return 0x7FFFE000
     if i.has("relu") and value.negative:
         return 0
     if value.kind == "inf":

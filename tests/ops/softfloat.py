@@ -54,6 +54,17 @@ def flush(number: Number, name: str) -> Number:
     return number
 
 
+def flush_unrounded(number: Number, name: str, mode: str) -> Number:
+    """Flush as NVIDIA does: what would be too small if exponents had no lower end, after rounding."""
+    exponent_bits, mantissa_bits = LAYOUT[name]
+    least = Fraction(2) ** (2 - (1 << (exponent_bits - 1)))
+    if number.kind != "finite" or number.is_zero or number.magnitude >= least:
+        return number
+    quantum = Fraction(2) ** (floor_log2(number.magnitude) - mantissa_bits)
+    rounded = round_integer(number.magnitude / quantum, mode, number.negative) * quantum
+    return Number("finite", number.negative, rounded if rounded >= least else Fraction(0))
+
+
 def floor_log2(value: Fraction) -> int:
     guess = value.numerator.bit_length() - value.denominator.bit_length()
     return guess if Fraction(2) ** guess <= value else guess - 1

@@ -99,6 +99,7 @@ def test_module_and_globals(client: FakeClient) -> None:
     assert client.request("GLOBAL_GET", module, payload=b"nothing")[0] == 500
     result, values, layout = client.request("KERNEL_GET", module, payload=b"work")
     assert result == 0 and values[1:3] == [2, 12] and unpack("<4I", layout) == (0, 8, 8, 4)
+    assert values[5] == 8  # bytes of constants
     assert client.request("KERNEL_GET", module, payload=b"table")[0] == 500
     client.ok("MODULE_UNLOAD", module)
     assert client.request("KERNEL_NAMES", module)[0] == 400
@@ -312,6 +313,13 @@ def test_a_kernel_that_cannot_be_compiled_fails_when_launched(client: FakeClient
     memory = client.allocate(64)
     client.wait(client.launch(client.kernel(module, "good"), 1, 32, pack("<Q", memory)))
     assert client.shared.read(memory, 8) == pack("<Q", 77)
-    client.launch(client.kernel(module, "stub"), 1, 32, b"")
-    assert client.wait_sticky() == 218
-    assert "PTX-0305" in client.error_text() and "stub" in client.error_text()
+    word = wire.STATUS_LAUNCH_ERROR_AT // 4
+    client.wait(client.launch(client.kernel(module, "stub"), 1, 32, b""))
+    assert client.status.u32[word] == 218 and not client.sticky
+    client.status.u32[word] = 0
+    # Everything else goes on, and the kernel fails again.
+    client.wait(client.fill(memory, 0, 2))
+    client.wait(client.launch(client.kernel(module, "good"), 1, 32, pack("<Q", memory)))
+    assert client.shared.read(memory, 8) == pack("<Q", 77) and not client.status.u32[word]
+    client.wait(client.launch(client.kernel(module, "stub"), 1, 32, b""))
+    assert client.status.u32[word] == 218

@@ -83,7 +83,7 @@ CONTROL = Struct(
         Field("device_pid", "i32"),
         Field("client_pid", "i32"),
         Field("arena_base", "u64", 1, "chosen by the client"),
-        Field("arena_bytes", "u64", 1, "set by the device process before `magic`"),
+        Field("arena_bytes", "u64", 1, "client: at most; set by the device process before `magic`"),
         Field("budget_bytes", "u64", 1, "memory the device admits to have"),
         Field("device_count", "u32"),
         Field("ready_error", "i32", 1, "CUresult of start-up; 0 is ready"),
@@ -131,6 +131,8 @@ STATUS = Struct(
         Field("text_tail", "u64", 1, "client: bytes taken"),
         Field("text_limit", "u64", 1, "CU_LIMIT_PRINTF_FIFO_SIZE, at most TEXT_FIFO_BYTES"),
         Field("error_text", "u8", 1024, "one line about the sticky error"),
+        Field("launch_error", "i32", 1, "CUresult of a launch that did not happen; the next call that waits takes it"),
+        Field("end_text", "u8", 252, "why the device process ends, written by it before it does"),
     ),
 )
 

@@ -61,6 +61,10 @@ typedef struct client_connection {
 
 extern client_connection client;
 
+/* The program's exit has begun: the CUDA runtime takes everything down, which must not wait for endless kernels and for
+ * host functions. All of it ends with the process. */
+extern bool client_exits;
+
 CUresult client_connect(void);   /* cuInit */
 CUresult client_not_ready(void); /* why the client is not ready */
 void client_lost(void);          /* the device process is gone */

@@ -3,6 +3,7 @@
 
 #include "unsupported.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ client_connection client = {.socket = -1, .arena_descriptor = -1};
 static os_lock connect_lock = OS_LOCK_INITIAL;
 
 void client_log(const char *format, ...) {
-    char line[512];
+    char line[768];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
@@ -51,7 +52,9 @@ static CUresult wait_until_ready(void) {
         int waited = os_socket_wait(client.socket, 200);
         if (waited < 0) {
             const char *python = getenv("CUTTLE_PYTHON");
-            client_log("the device process did not start (%s -m cuttle.runtime)", python ? python : "python3");
+            client_log("the device process did not start (%s -m cuttle.runtime)\n"
+                       "  hint: `cuttle doctor` looks for the reason; CUTTLE_PYTHON names the interpreter that has Cuttle",
+                       python != NULL && python[0] != 0 ? python : "python3");
             return CUDA_ERROR_SYSTEM_NOT_READY;
         }
         if (waited == 0 && os_time_ns() > limit) {
@@ -62,14 +65,21 @@ static CUresult wait_until_ready(void) {
     return (CUresult)client.control->ready_error;
 }
 
+static CUresult no_start(const char *what) {
+    client_log("%s: %s\n  hint: look at `ulimit -a`: limits on memory, file size, processes and open files", what,
+               strerror(errno));
+    return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
 static CUresult start(void) {
     int control = os_shared_memory_create("cuttle-control", CUTTLE_CONTROL_BYTES);
     int status = os_shared_memory_create("cuttle-status", CUTTLE_STATUS_BYTES);
     int arena = os_shared_memory_create("cuttle-arena", 0);
-    if (control < 0 || status < 0 || arena < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (control < 0 || status < 0 || arena < 0) return no_start("shared memory cannot be made");
     uint8_t *control_memory = os_map_shared(control, CUTTLE_CONTROL_BYTES);
     uint8_t *status_memory = os_map_shared(status, CUTTLE_STATUS_BYTES);
-    if (control_memory == NULL || status_memory == NULL || !reserve_arena()) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (control_memory == NULL || status_memory == NULL) return no_start("shared memory cannot be mapped");
+    if (!reserve_arena()) return no_start("no range of addresses is free for device memory");
     client.control = (cuttle_control_page *)(control_memory + CUTTLE_CONTROL_PAGE_AT);
     client.attributes = (const int32_t *)(control_memory + CUTTLE_ATTRIBUTES_AT);
     client.ring = control_memory + CUTTLE_RING_AT;
@@ -82,13 +92,14 @@ static CUresult start(void) {
     client.control->version = CUTTLE_PROTOCOL_VERSION;
     client.control->client_pid = (int32_t)os_process_id();
     client.control->arena_base = client.arena_base;
+    client.control->arena_bytes = client.arena_bytes; /* at most; the device process says how much it takes */
     client.streams[0].flags = 1; /* the legacy default stream */
 
     os_child child;
     bool started = os_child_start(&child, control, status, arena);
     close(control);
     close(status);
-    if (!started) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (!started) return no_start("the device process cannot be started");
     client.socket = child.socket;
     client.arena_descriptor = arena;
     TRY(wait_until_ready());
@@ -111,6 +122,8 @@ CUresult client_connect(void) {
         if (result != CUDA_SUCCESS) {
             client.failure = result;
             client.arena_bytes = 0;
+            if (client.socket >= 0) close(client.socket); /* nothing is left running */
+            client.socket = -1;
             STORE(client.state, CLIENT_FAILED);
         } else {
             STORE(client.state, CLIENT_READY);
@@ -143,7 +156,16 @@ CUresult client_enter_slow(void) {
 void client_lost(void) {
     os_lock_take(&connect_lock);
     if (client.state == CLIENT_READY) {
-        client_log("the device process has ended unexpectedly");
+        if (!os_is_socket(client.socket)) {
+            client_log("the program has closed a descriptor that is not its own: the connection to the device process is lost\n"
+                       "  hint: close descriptors before the first CUDA call, or only those that the program opened");
+        } else if (client.status->end_text[0] != 0) {
+            client_log("the device process has ended unexpectedly: %.250s", (const char *)client.status->end_text);
+        } else {
+            client_log("the device process %d has ended unexpectedly: it was killed, or it crashed (then see above)\n"
+                       "  hint: when memory runs out, the system kills processes: CUTTLE_MEMORY sets how much the device has",
+                       (int)client.control->device_pid);
+        }
         client.failure = CUDA_ERROR_SYSTEM_NOT_READY;
         STORE(client.state, CLIENT_FAILED);
     }

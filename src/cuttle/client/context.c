@@ -44,7 +44,7 @@ static CUresult push(context *of) {
 /* Ends what belongs to a context. Its work is waited for; true if it has failed. */
 static bool clear(context *of) {
     context_storage_clear(of);
-    bool failed = LOAD(client.status->sticky_error) != 0 || wait_all() != CUDA_SUCCESS;
+    bool failed = LOAD(client.status->sticky_error) != 0 || wait_all_ended() != CUDA_SUCCESS;
     modules_forget(of);
     allocations_forget(of);
     return failed;
@@ -186,6 +186,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
 }
 
 static CUresult reset(void) {
+    if (client_exits) return CUDA_SUCCESS;
     bool failed = clear(&primary);
     CUresult result = REQUEST(CUTTLE_REQUEST_DEVICE_RESET, NULL, primary.id);
     streams_forget(&primary, failed);

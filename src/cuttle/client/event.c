@@ -134,7 +134,7 @@ CUresult cuEventQuery(CUevent hEvent) {
     ENTER();
     TRY(event_of(hEvent, &of));
     if (of->captured) return CUDA_ERROR_CAPTURED_EVENT;
-    return is_complete(of) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return is_complete(of) ? launch_error_take() : not_ready();
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
@@ -155,7 +155,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
         if (client.state == CLIENT_READY) __atomic_fetch_sub(&client.status->completion_waiters, 1, __ATOMIC_SEQ_CST);
     }
     text_drain();
-    return result;
+    return result == CUDA_SUCCESS ? launch_error_take() : result;
 }
 
 CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
@@ -168,7 +168,7 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
     if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0 || !start->recorded || !end->recorded) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!is_complete(start) || !is_complete(end)) return CUDA_ERROR_NOT_READY;
+    if (!is_complete(start) || !is_complete(end)) return not_ready();
     int64_t nanoseconds = (int64_t)(client.events[end->slot].time_ns - client.events[start->slot].time_ns);
     *pMilliseconds = (float)((double)nanoseconds * 1e-6);
     return CUDA_SUCCESS;

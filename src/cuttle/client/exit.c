@@ -1,6 +1,14 @@
-/* The end: this library's ELF destructor runs after the CUDA runtime's own exit handlers, an atexit handler of ours
- * would run before them. Calls that come still later answer DEINITIALIZED. */
+/* The end: this library's ELF destructor runs after the CUDA runtime's own exit handlers, its atexit handler before them.
+ * Calls that come still later answer DEINITIALIZED. */
 #include "client.h"
+
+#include <stdlib.h>
+
+bool client_exits;
+
+static void note_exit(void) { client_exits = true; }
+
+__attribute__((constructor)) static void watch_exit(void) { atexit(note_exit); }
 
 __attribute__((destructor)) static void at_exit(void) {
     if (client.state != CLIENT_READY) return;

@@ -17,6 +17,8 @@ static size_t elf_bytes(const uint8_t *image) {
     uint64_t end = header.e_shoff + (uint64_t)header.e_shnum * header.e_shentsize;
     uint64_t segments = header.e_phoff + (uint64_t)header.e_phnum * header.e_phentsize;
     if (segments > end) end = segments;
+    if (header.e_shentsize != sizeof(Elf64_Shdr) && header.e_shnum != 0) return 0;
+    if (!os_is_mapped(image + header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr))) return 0;
     for (unsigned i = 0; i < header.e_shnum; i++) {
         Elf64_Shdr section;
         memcpy(&section, image + header.e_shoff + (uint64_t)i * header.e_shentsize, sizeof section);
@@ -25,7 +27,7 @@ static size_t elf_bytes(const uint8_t *image) {
     return end;
 }
 
-size_t image_bytes(const void *image) {
+static size_t stated_bytes(const void *image) {
     uint32_t magic;
     memcpy(&magic, image, sizeof magic);
     if (magic == FATBIN_MAGIC || magic == FATBIN_OLD_MAGIC) {
@@ -42,4 +44,10 @@ size_t image_bytes(const void *image) {
         return LINKED_HEADER_BYTES + payload;
     }
     return strlen(image);
+}
+
+/* 0: this is no image, or it is cut off: less memory is there than it says. */
+size_t image_bytes(const void *image) {
+    size_t bytes = stated_bytes(image);
+    return bytes != 0 && os_is_mapped(image, bytes) ? bytes : 0;
 }

@@ -6,6 +6,7 @@
 #include "request.h"
 #include "stream.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,9 @@ CUresult module_load(module **loaded, const void *image, const jit_options *opti
         for (int i = 0; i < 6; i++) request_argument(&call, options->arguments[i]);
         result = send_objects(&call, count, objects, sizes, &joined);
         if (result == CUDA_SUCCESS) result = request_send(&call, CUTTLE_REQUEST_MODULE_LOAD);
+    } else {
+        client_log("a module is neither PTX text nor a fat binary nor a whole ELF file\n"
+                   "  hint: `cuttle scan FILE` says what a file holds");
     }
     os_lock_release(&load_lock);
     free(joined);
@@ -161,7 +165,10 @@ CUresult module_load(module **loaded, const void *image, const jit_options *opti
 
 CUresult module_load_file(const char *path, void **bytes, size_t *size) {
     FILE *file = fopen(path, "rb");
-    if (file == NULL) return CUDA_ERROR_FILE_NOT_FOUND;
+    if (file == NULL) {
+        client_log("the module file %.300s cannot be read: %s", path, strerror(errno));
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    }
     fseek(file, 0, SEEK_END);
     long count = ftell(file);
     fseek(file, 0, SEEK_SET);
@@ -173,6 +180,7 @@ CUresult module_load_file(const char *path, void **bytes, size_t *size) {
         *size = (size_t)count;
         result = CUDA_SUCCESS;
     } else {
+        client_log("the module file %.300s is empty, or no file", path);
         free(memory);
     }
     fclose(file);
@@ -187,7 +195,8 @@ static void bury(module *of) {
 }
 
 void module_unload(module *of) {
-    if (LOAD(client.status->sticky_error) == 0) wait_all();
+    if (client_exits) return;
+    if (LOAD(client.status->sticky_error) == 0) wait_all_ended();
     os_lock_take(&modules_lock);
     for (module **link = &modules; *link != NULL; link = &(*link)->next) {
         if (*link == of) {

@@ -42,6 +42,7 @@ int os_shared_memory_create(const char *name, size_t bytes); /* descriptor, or -
 void *os_map_shared(int descriptor, size_t bytes);           /* NULL on failure; not inherited by fork */
 bool os_reserve(uint64_t address, uint64_t bytes);           /* takes an address range without memory */
 bool os_map_shared_at(uint64_t address, int descriptor, uint64_t offset, uint64_t bytes);
+bool os_is_mapped(const void *memory, uint64_t bytes); /* whether all of a range is memory */
 void os_release(uint64_t address, uint64_t bytes);
 void os_not_inherited(uint64_t address, uint64_t bytes); /* by fork */
 /* Puts private anonymous pages with the same contents in the place of a range (end of cuMemHostRegister). */
@@ -54,6 +55,8 @@ typedef struct os_child {
 
 bool os_child_start(os_child *child, int control, int status, int arena);
 bool os_socket_signal(int socket);                        /* one byte; false when the peer is gone */
+bool os_socket_ended(int socket);                         /* a look that takes no bytes, which are for sleepers */
+bool os_is_socket(int descriptor);                        /* false when the program has closed it */
 int os_socket_wait(int socket, unsigned milliseconds);    /* 1 bytes were taken, 0 time is over, -1 peer is gone */
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -61,10 +62,26 @@ bool os_thread_start(void *(*function)(void *), void *argument) {
     return failed == 0;
 }
 
+/* A limit on the size of files counts for shared memory, too, and would end the program with SIGXFSZ. */
+static bool set_size(int descriptor, size_t bytes) {
+    struct rlimit limit, raised;
+    bool known = getrlimit(RLIMIT_FSIZE, &limit) == 0;
+    if (known && limit.rlim_max != RLIM_INFINITY && limit.rlim_max < bytes) {
+        errno = EFBIG;
+        return false;
+    }
+    bool low = known && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes;
+    raised = (struct rlimit){bytes, limit.rlim_max};
+    if (low) setrlimit(RLIMIT_FSIZE, &raised);
+    bool done = ftruncate(descriptor, (off_t)bytes) == 0;
+    if (low) setrlimit(RLIMIT_FSIZE, &limit);
+    return done;
+}
+
 int os_shared_memory_create(const char *name, size_t bytes) {
     int low = (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC);
     if (low < 0) return -1;
-    if (bytes != 0 && ftruncate(low, (off_t)bytes) != 0) {
+    if (bytes != 0 && !set_size(low, bytes)) {
         close(low);
         return -1;
     }
@@ -94,6 +111,19 @@ bool os_map_shared_at(uint64_t address, int descriptor, uint64_t offset, uint64_
     void *memory = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
                         (off_t)offset);
     return memory != MAP_FAILED;
+}
+
+bool os_is_mapped(const void *memory, uint64_t bytes) {
+    enum { PAGES = 4096 };
+    unsigned char resident[PAGES];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = (uint64_t)(uintptr_t)memory, end = begin + bytes;
+    if (end < begin) return false;
+    /* mincore answers ENOMEM for ranges with holes. */
+    for (uint64_t at = begin / page * page; at < end; at += PAGES * page) {
+        uint64_t part = end - at < PAGES * page ? end - at : PAGES * page;
+        if (mincore((void *)(uintptr_t)at, part, resident) != 0 && errno == ENOMEM) return false;
+    }
+    return true;
 }
 
 void os_release(uint64_t address, uint64_t bytes) { munmap((void *)(uintptr_t)address, bytes); }
@@ -146,8 +176,28 @@ static char *without_entries(const char *name, const char *list, const char *sep
     return NULL;
 }
 
+/* What a program (or a script around it) sets for a Python of its own would keep ours from starting. */
+static bool is_for_other_pythons(const char *entry) {
+    static const char *const names[] = {"PYTHONHOME=", "PYTHONPLATLIBDIR=", "PYTHONSTARTUP=", "PYTHONINSPECT=", "PYTHONOPTIMIZE=",
+                                        "PYTHONWARNINGS=", "PYTHONDEBUG=", "PYTHONVERBOSE=", "PYTHONDEVMODE=", "PYTHONMALLOC=",
+                                        "PYTHONPROFILEIMPORTTIME=", "PYTHONTRACEMALLOC=", "PYTHONEXECUTABLE=", "PYTHONSAFEPATH="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(entry, names[i], strlen(names[i])) == 0) return true;
+    }
+    return false;
+}
+
+/* Whether a path list names a directory. */
+static bool has_entry(const char *list, const char *directory) {
+    size_t length = strlen(directory);
+    for (const char *at = list; at != NULL && (at = strstr(at, directory)) != NULL; at += length) {
+        if ((at == list || at[-1] == ':') && (at[length] == 0 || at[length] == ':')) return true;
+    }
+    return false;
+}
+
 /* The device process must not load this library, nor modules that lie in the program's working directory. */
-__attribute__((noinline)) static char **child_environment(const char *directory, bool add_package) {
+__attribute__((noinline)) static char **child_environment(const char *directory, bool named) {
     size_t count = 0, kept = 0;
     while (environ[count] != NULL) count++;
     char **environment = calloc(count + 4, sizeof(char *));
@@ -159,27 +209,30 @@ __attribute__((noinline)) static char **child_environment(const char *directory,
             entry = without_entries("LD_LIBRARY_PATH", entry + 16, ":", directory);
         } else if (strncmp(entry, "LD_PRELOAD=", 11) == 0) {
             entry = without_entries("LD_PRELOAD", entry + 11, ": ", directory);
-        } else if (strncmp(entry, "PYTHONPATH=", 11) == 0 && add_package) {
+        } else if (strncmp(entry, "PYTHONPATH=", 11) == 0) {
             python_path = entry + 11;
             entry = NULL;
-        } else if (strncmp(entry, "PYTHONSAFEPATH=", 15) == 0) {
+        } else if (is_for_other_pythons(entry)) {
             entry = NULL;
         }
         if (entry != NULL) environment[kept++] = entry;
     }
     environment[kept++] = "PYTHONSAFEPATH=1";
-    if (add_package) {
-        /* The package's parent directory stands three levels above …/cuttle/client/lib. */
-        char *value = malloc(strlen(directory) + (python_path ? strlen(python_path) : 0) + 16);
-        if (value != NULL) {
-            sprintf(value, "PYTHONPATH=%s%s%s", python_path ? python_path : "", python_path ? ":" : "", directory);
-            for (int level = 0; level < 3; level++) {
-                char *slash = strrchr(value, '/');
-                if (slash != NULL) *slash = 0;
-            }
-            environment[kept++] = value;
-        }
+    /* The package's parent directory stands three levels above …/cuttle/client/lib. An interpreter that was named to us has
+     * the package installed, unless it is a source tree that is not. */
+    char *package = strdup(directory), *value = malloc(strlen(directory) + (python_path ? strlen(python_path) : 0) + 16);
+    for (int level = 0; level < 3 && package != NULL; level++) {
+        char *slash = strrchr(package, '/');
+        if (slash != NULL) *slash = 0;
     }
+    if (package == NULL || value == NULL) return NULL;
+    const char *name = strrchr(package, '/');
+    bool installed = named && name != NULL && strstr(name, "-packages") != NULL;
+    bool add = !installed && (python_path == NULL || !has_entry(python_path, package));
+    if (add) sprintf(value, "PYTHONPATH=%s%s%s", python_path ? python_path : "", python_path ? ":" : "", package);
+    else if (python_path != NULL) sprintf(value, "PYTHONPATH=%s", python_path);
+    if (add || python_path != NULL) environment[kept++] = value;
+    free(package);
     environment[kept] = NULL;
     return environment;
 }
@@ -204,18 +257,33 @@ static void close_from(int first) {
     for (int descriptor = first; descriptor < 1024; descriptor++) close(descriptor);
 }
 
+/* Signals that a terminal or a batch system sends to the whole process group. They are for the program, which may well go
+ * on (write a checkpoint, say); the device process ends when the program's socket closes. */
+static bool is_for_the_program(int number) {
+    switch (number) {
+    case SIGINT:
+    case SIGQUIT:
+    case SIGTERM:
+    case SIGHUP:
+    case SIGALRM:
+    case SIGUSR1:
+    case SIGUSR2: return true;
+    default: return false;
+    }
+}
+
 /* Runs in the vforked child: system calls only. */
 __attribute__((noinline)) static void child_main(const int *descriptors, const char *program, char *const *arguments, char *const *environment) {
     struct sigaction action;
     sigset_t none;
     memset(&action, 0, sizeof action);
     for (int number = 1; number < 65; number++) {
-        /* Ctrl-C is for the program; the device process ends when the program's socket closes. */
-        action.sa_handler = number == SIGINT || number == SIGQUIT ? SIG_IGN : SIG_DFL;
+        action.sa_handler = is_for_the_program(number) ? SIG_IGN : SIG_DFL;
         sigaction(number, &action, NULL);
     }
-    int null = open("/dev/null", O_RDONLY);
+    int null = open("/dev/null", O_RDWR);
     dup2(null, 0);
+    if (fcntl(2, F_GETFD) < 0) dup2(null, 2); /* a closed stderr: its number must not go to something else */
     dup2(2, 1);
     for (int i = 0; i < 4; i++) dup2(descriptors[i], 3 + i);
     close_from(7);
@@ -224,6 +292,17 @@ __attribute__((noinline)) static void child_main(const int *descriptors, const c
     /* A grandchild: the program's own wait() calls must not meet a child that it does not know. */
     if (vfork() == 0) execve(program, arguments, environment);
     _exit(0);
+}
+
+/* Moves a descriptor to a high number: a program that closes descriptors which are not its own, and opens files after that,
+ * gets low ones, and we would write into them. */
+static int high_descriptor(int low) {
+    struct rlimit limit;
+    int wanted = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1024 ? (int)limit.rlim_cur - 24 : 1000;
+    int high = fcntl(low, F_DUPFD_CLOEXEC, wanted > 16 ? wanted : 16);
+    if (high < 0) return low;
+    close(low);
+    return high;
 }
 
 bool os_child_start(os_child *child, int control, int status, int arena) {
@@ -235,12 +314,17 @@ bool os_child_start(os_child *child, int control, int status, int arena) {
     char *program = find_program(named ? python : "python3");
     if (program == NULL) return false;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return false;
-    int remote = fcntl(pair[1], F_DUPFD_CLOEXEC, 16), local = fcntl(pair[0], F_DUPFD_CLOEXEC, 16);
-    close(pair[0]);
+    int remote = fcntl(pair[1], F_DUPFD_CLOEXEC, 16), local = high_descriptor(pair[0]);
     close(pair[1]);
+    if (local < 0 || remote < 0) {
+        free(program);
+        close(local);
+        close(remote);
+        return false;
+    }
     int descriptors[4] = {remote, control, status, arena};
     char *arguments[] = {program, "-m", "cuttle.runtime", "3", "4", "5", "6", NULL};
-    char **environment = child_environment(directory, !named);
+    char **environment = child_environment(directory, named);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -259,12 +343,36 @@ bool os_child_start(os_child *child, int control, int status, int arena) {
     return true;
 }
 
+/* Whether errno means that there is no peer any more, and not that memory is short for a moment. */
+static bool peer_is_gone(void) {
+    switch (errno) {
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+    case EBADF: /* the program has closed our descriptor */
+    case ENOTSOCK: return true;
+    default: return false;
+    }
+}
+
 bool os_socket_signal(int socket) {
-    ssize_t sent;
-    do {
-        sent = send(socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (sent < 0 && errno == EINTR);
-    return sent == 1 || errno == EAGAIN; /* a full buffer wakes as well as one more byte */
+    for (;;) {
+        if (send(socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) return true;
+        if (errno == EAGAIN) return true; /* a full buffer wakes as well as one more byte */
+        if (peer_is_gone()) return false;
+        sched_yield();
+    }
+}
+
+bool os_socket_ended(int socket) {
+    struct pollfd item = {socket, POLLRDHUP, 0};
+    return poll(&item, 1, 0) > 0;
+}
+
+bool os_is_socket(int descriptor) {
+    int type;
+    socklen_t bytes = sizeof type;
+    return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
 }
 
 int os_socket_wait(int socket, unsigned milliseconds) {
@@ -273,8 +381,7 @@ int os_socket_wait(int socket, unsigned milliseconds) {
     if (poll(&item, 1, (int)milliseconds) <= 0) return 0;
     ssize_t taken = recv(socket, bytes, sizeof bytes, MSG_DONTWAIT);
     if (taken > 0) return 1;
-    if (taken < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-    return -1;
+    return taken < 0 && !peer_is_gone() ? 0 : -1;
 }
 
 void os_not_inherited(uint64_t address, uint64_t bytes) { madvise((void *)(uintptr_t)address, bytes, MADV_DONTFORK); }

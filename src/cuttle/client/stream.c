@@ -141,7 +141,9 @@ CUresult emit_begin(stream *to, uint32_t kind, size_t bytes, void **record) {
 CUresult emit_commit(stream *to, void *record, unsigned node_kind) {
     if (LIKELY(!to->capturing)) {
         uint64_t sequence = ring_commit(record, true);
-        return UNLIKELY(client.launch_blocking) ? wait_sequence(to->slot, sequence) : CUDA_SUCCESS;
+        if (LIKELY(!client.launch_blocking)) return CUDA_SUCCESS;
+        CUresult result = wait_sequence(to->slot, sequence);
+        return result == CUDA_SUCCESS ? launch_error_take() : result;
     }
     request call = {0};
     request_argument(&call, to->slot);
@@ -192,9 +194,9 @@ CUresult cuStreamQuery(CUstream hStream) {
     ENTER();
     TRY(stream_resolve(hStream, &of));
     TRY(capture_forbids(of));
-    if (!stream_is_idle(of)) return CUDA_ERROR_NOT_READY;
+    if (!stream_is_idle(of)) return not_ready();
     text_drain();
-    return (CUresult)LOAD(client.status->sticky_error);
+    return LOAD(client.status->sticky_error) != 0 ? (CUresult)client.status->sticky_error : launch_error_take();
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned *flags) {

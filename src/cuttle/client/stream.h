@@ -39,7 +39,11 @@ CUresult wait_sequence(uint32_t slot, uint64_t sequence);
 /* Waits for everything that was submitted to the stream (the legacy stream: to all blocking streams). */
 CUresult wait_stream(stream *of);
 CUresult wait_all(void);
+CUresult wait_all_ended(void); /* leaves the error of a refused launch to others */
+/* The error of a launch that did not happen because its kernel cannot run. It is answered once, and all else goes on. */
+CUresult launch_error_take(void);
 bool stream_is_idle(stream *of);
+CUresult not_ready(void); /* CUDA_ERROR_NOT_READY, or what else is to be said */
 /* Sleeps until something completes, or a few milliseconds. `seen` is completion_word before the condition was looked at. */
 CUresult wait_for_completion(uint32_t seen);
 

@@ -18,6 +18,18 @@ CUresult wait_for_completion(uint32_t seen) {
     return CUDA_SUCCESS;
 }
 
+/* A program that polls never sleeps in `wait_for_completion`: it has to hear of the device process's end here. */
+CUresult not_ready(void) {
+    static uint64_t looked_ns;
+    uint64_t now = os_time_ns(), before = LOAD(looked_ns);
+    if (now - before > SLEEP_MS * 1000000ull && __atomic_compare_exchange_n(&looked_ns, &before, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+        os_socket_ended(client.socket)) {
+        client_lost();
+        return client_not_ready();
+    }
+    return CUDA_ERROR_NOT_READY;
+}
+
 CUresult wait_sequence(uint32_t slot, uint64_t sequence) {
     cuttle_stream_slot *stream = &client.streams[slot];
     cuttle_status_page *status = client.status;
@@ -57,13 +69,23 @@ static CUresult wait_slots(bool blocking_only) {
     return result;
 }
 
+CUresult launch_error_take(void) {
+    if (LIKELY(LOAD(client.status->launch_error) == 0)) return CUDA_SUCCESS;
+    return (CUresult)__atomic_exchange_n(&client.status->launch_error, 0, __ATOMIC_SEQ_CST);
+}
+
 CUresult wait_stream(stream *of) {
     CUresult result = of->legacy ? wait_slots(true) : wait_sequence(of->slot, LOAD(client.streams[of->slot].submitted));
     text_drain();
-    return result;
+    return result == CUDA_SUCCESS ? launch_error_take() : result;
 }
 
 CUresult wait_all(void) {
+    CUresult result = wait_all_ended();
+    return result == CUDA_SUCCESS ? launch_error_take() : result;
+}
+
+CUresult wait_all_ended(void) {
     CUresult result = wait_slots(false);
     text_drain();
     return result;

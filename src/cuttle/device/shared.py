@@ -66,3 +66,13 @@ class SharedMemory:
         if at < 0 or at + size > self.arena_bytes:
             raise ValueError(f"{address:#x} is no address of the arena")
         return at
+
+
+def allow_large_files(soft: int | None = None) -> int:
+    """Sets the soft limit on file sizes, to the hard one by default; returns the old one. It counts for shared memory,
+    too, where nobody means it."""
+    import resource
+
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard if soft is None else soft, hard))
+    return before

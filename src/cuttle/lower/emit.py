@@ -89,6 +89,8 @@ class Emitter:
     constant definitions (tables). Names are `%v<n>`; labels are the caller's business (`label`, `branch`).
     """
 
+    table_space = 0  # the address space of constant tables
+
     def __init__(self, prefix: str = "v") -> None:
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
@@ -303,8 +305,28 @@ class Emitter:
         if name not in self.constants:
             body = ", ".join(self.const(element_type, element).typed for element in elements)
             array = f"[{len(elements)} x {element_type}]"
-            self.constants[name] = f"@{name} = private unnamed_addr constant {array} [{body}], align 64"
+            space = f"addrspace({self.table_space}) " if self.table_space else ""
+            self.constants[name] = f"@{name} = private unnamed_addr {space}constant {array} [{body}], align 64"
         return f"@{name}"
+
+    def lookup(self, table: str, element_type: str, index: Value) -> Value:
+        """The element of a `table` at an index (i32, each lane its own), which must be inside it."""
+        pointer = f"ptr addrspace({self.table_space})" if self.table_space else "ptr"
+        size = bits_of(element_type) // 8
+        if index.lanes == 1:
+            address = self.emit("ptr", 1, f"getelementptr {element_type}, {pointer} {table}, {index.typed}")
+            return self.emit(element_type, 1, f"load {element_type}, {pointer} {address.text}, align {size}")
+        lanes = index.lanes
+        space = self.table_space
+        address = self.emit("ptr", lanes, f"getelementptr {element_type}, {pointer} {table}, {index.typed}")
+        vector, pointers, mask = f"<{lanes} x {element_type}>", f"<{lanes} x {pointer}>", f"<{lanes} x i1>"
+        name = f"@llvm.masked.gather.v{lanes}{self.overload_suffix(element_type, 1)}.v{lanes}p{space}"
+        self.declare(name, f"declare {vector} {name}({pointers}, {mask}, {vector})")
+        return self.emit(
+            element_type,
+            lanes,
+            f"call {vector} {name}({pointers} align {size} {address.text}, {mask} splat (i1 true), {vector} poison)",
+        )
 
     # -- elements ----------------------------------------------------------------------------------------------------
 

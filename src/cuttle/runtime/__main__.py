@@ -10,6 +10,5 @@ if __name__ == "__main__":
     # Ctrl-C is for the program; when it ends, so do we.
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     code = main(sys.argv)
-    sys.stderr.flush()
     # Nothing is left to tidy up, and a program may be waiting for us to be gone.
     os._exit(code)

@@ -14,6 +14,7 @@ import time
 from hashlib import blake2b, sha256
 
 from cuttle.abi import knobs
+from cuttle.runtime.messages import say
 
 FORMAT = "1"
 IMAGE_HEADER_BYTES = 48
@@ -142,10 +143,14 @@ class KernelCache:
             with open(temporary, "wb") as file:
                 file.write(image)
             os.replace(temporary, path)
-        except OSError:
+        except OSError as error:
             # Full or read-only: do not try again and again in this process.
             self._full = True
             _remove(temporary)
+            say(
+                f"compiled kernels cannot be kept in {self.root} ({error.strerror}): each start compiles them again\n"
+                "  hint: `cuttle cache prune` makes room there, CUTTLE_CACHE_DIR names another folder, CUTTLE_CACHE=0 keeps none"
+            )
             return None
         self._stored_bytes += len(image)
         if self._stored_bytes > self.limit_bytes // 16:
@@ -209,7 +214,10 @@ class KernelCache:
 
 def open_default(fingerprint: str = "") -> KernelCache:
     """The cache as the knobs say."""
-    return KernelCache(default_root(), knobs.CACHE_BYTES.whole(), fingerprint, knobs.CACHE.switch())
+    root = default_root()
+    # Without HOME and an entry in the user database there is no folder of ours: none in the current one, then.
+    enabled = knobs.CACHE.switch() and os.path.isabs(root)
+    return KernelCache(root, knobs.CACHE_BYTES.whole(), fingerprint, enabled)
 
 
 def _remove(path: str) -> bool:

@@ -171,7 +171,7 @@ def serve(incoming: int, outgoing: int) -> None:
         write_message(outgoing, *answer(compiler, request, data))
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """A long compilation must not outlive the program it is for."""
     import ctypes
 
@@ -180,11 +180,13 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     except (OSError, AttributeError):
         pass
+    if parent and os.getppid() != parent:
+        os._exit(0)  # it ended before it could be watched
 
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
+    _die_with_parent(int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     os.dup2(2, 1)  # nothing that a library prints may reach the program's stdout
     # Deep recursion in the compiler is bounded by this, not by luck.
     sys.setrecursionlimit(20000)

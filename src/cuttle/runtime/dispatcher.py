@@ -16,6 +16,7 @@ from time import monotonic
 from cuttle.abi import wire_layout as wire
 from cuttle.device.base import DeviceLost
 from cuttle.runtime import results
+from cuttle.runtime.messages import say
 from cuttle.runtime.results import CudaError, Reply
 from cuttle.runtime.session import Session
 from cuttle.runtime.streams import DONE, RUNNING, WAIT, StreamOrder
@@ -107,6 +108,8 @@ class Dispatcher:
                     self.order.pump()
                 except DeviceLost as error:
                     self._lost(error)
+                except Exception as error:
+                    self._broken(error)
                 self._device.wake()
             # Whoever has work to do on this core goes first: on small machines the executor or the program itself.
             sched_yield()
@@ -150,11 +153,15 @@ class Dispatcher:
 
     def _poll_compilers(self) -> None:
         session = self.session
-        if session.has("kernels") and session.kernels.poll():
-            try:
+        if not session.has("kernels"):
+            return
+        try:
+            if session.kernels.poll():
                 self.order.pump()
-            except DeviceLost as error:
-                self._lost(error)
+        except DeviceLost as error:
+            self._lost(error)
+        except Exception as error:
+            self._broken(error)
 
     def _longest_sleep(self) -> int:
         """Milliseconds; -1 is for ever."""
@@ -187,6 +194,13 @@ class Dispatcher:
     def _lost(self, error: DeviceLost) -> None:
         self._look_at_device()
         self.session.poison(results.LAUNCH_FAILED, str(error))
+
+    def _broken(self, error: Exception) -> None:
+        """A bug of ours costs the context, not the process that could say what happened."""
+        import traceback
+
+        say(traceback.format_exc())
+        self.session.poison(results.UNKNOWN, f"the device process failed: {type(error).__name__}: {error}")
 
     # Records
 
@@ -225,6 +239,9 @@ class Dispatcher:
                     self._device.wake()
         except DeviceLost as error:
             self._lost(error)
+        except Exception as error:
+            self._broken(error)
+            tail = head  # a lost context completes nothing
         self._publish_tail(tail)
 
     def _publish_tail(self, tail: int) -> None:
@@ -296,14 +313,18 @@ class Dispatcher:
     def _let_launch_go(self, record: bytes, slots: int) -> int:
         try:
             image, error = self.session.kernels.prepare(record)
+            result = results.INVALID_PTX
         except CudaError as problem:
-            image, error = None, problem.text
+            image, error, result = None, problem.text or str(problem), problem.result
         if image is not None:
             self._device.submit_launch(memoryview(record), slots, image.index)
             return DONE
         if error:
-            # What a launch answers on hardware whose driver could not translate the kernel; here it is found out later.
-            self.session.poison(results.INVALID_PTX, error)
+            # A launch that does not happen, as on hardware whose driver cannot translate the kernel. There the call itself
+            # answers it; here it is found out later, and the next call that waits answers it. All else goes on.
+            self.session.refuse_launch(result, error)
+            _, _, stream, sequence = unpack_from(wire.RECORD_HEADER_FORMAT, record)
+            self._mark(stream, sequence)
             return DONE
         return WAIT
 
@@ -389,11 +410,9 @@ class Dispatcher:
             self._lost(error)
             return self.session.sticky, (), b""
         except Exception as error:  # a bug of ours must not take the program's data with it
-            import sys
             import traceback
 
-            sys.stderr.write(f"cuttle: request {function} failed: {type(error).__name__}: {error}\n")
-            traceback.print_exc()
+            say(f"request {function} failed: {type(error).__name__}: {error}\n{traceback.format_exc()}")
             return results.UNKNOWN, (), b""
         if answer is None:
             return 0, (), b""

@@ -7,7 +7,6 @@ launch whose image is not there yet is held back by its stream until the compila
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from json import loads
 from struct import pack, unpack_from
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cuttle.abi import knobs
 from cuttle.abi import wire_layout as wire
 from cuttle.device.base import Device
-from cuttle.device.shared import SharedMemory
+from cuttle.device.shared import SharedMemory, allow_large_files
 from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime import results
 from cuttle.runtime.cache import KernelCache, compiler_fingerprint, open_default
@@ -95,6 +94,7 @@ class KernelStore:
         self._cache: KernelCache | None = None
         self._workers: CompileWorkers | None = None
         self._specialise = knobs.SPECIALISE.switch()
+        _allow_many_files()
         self._options: dict[str, Any] = {
             "affine": knobs.AFFINE.switch(),
             "plain": knobs.PLAIN.switch(),
@@ -223,8 +223,7 @@ class KernelStore:
         def finished(data: bytes, error: str, seconds: float) -> None:
             if error or not data:
                 image.state, image.error = FAILED, error or "the compiler gave no image"
-                sys.stderr.write(f"cuttle: kernel {kernel.name} cannot be compiled:\n{image.error}\n")
-                return
+                return  # the launch that waits for it says so
             try:
                 stored = self.cache.store(module.digest, key, data)
                 self._finish(image, _open_image(stored, data))
@@ -252,7 +251,8 @@ class KernelStore:
             image.symbols = allocation
         symbols = image.symbols.address if image.symbols is not None else 0
         # By way of our own descriptor: the file may be evicted from the cache, or never have had a name.
-        image.index = self._device.load(f"/proc/{os.getpid()}/fd/{image.file}", symbols)
+        # /proc may count processes otherwise than we do: in a PID namespace without a /proc of its own.
+        image.index = self._device.load(f"/proc/{os.readlink('/proc/self')}/fd/{image.file}", symbols)
         image.epoch = self.epoch
         return ""
 
@@ -280,6 +280,19 @@ class KernelStore:
             self._workers = None
 
 
+def _allow_many_files() -> None:
+    """Every image is an open file, and the usual limit is 1024 of them."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 1 << 16)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            pass
+
+
 def _open_image(stored: str | None, data: bytes) -> int:
     if stored is not None:
         try:
@@ -287,9 +300,11 @@ def _open_image(stored: str | None, data: bytes) -> int:
         except OSError:
             pass
     descriptor = os.memfd_create("cuttle-image")
+    before = allow_large_files()
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+    allow_large_files(before)
     return descriptor
 
 

@@ -270,3 +270,12 @@ def declared_bytes(module: Module, name: str) -> tuple[int, int]:
         if variable.space == "shared" and variable.size_bytes and re.search(re.escape(variable.name) + r"\b", body):
             shared = -(-shared // variable.align) * variable.align + variable.size_bytes
     return shared, total(_LOCAL)
+
+
+def constant_bytes(module: Module) -> int:
+    """Bytes of the constant variables of a module: every one of its kernels is given them all."""
+    size = 0
+    for variable in module.index.variables.values():
+        if variable.space == "const":
+            size = -(-size // variable.align) * variable.align + variable.size_bytes
+    return size

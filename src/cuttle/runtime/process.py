@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import sys
+from _thread import start_new_thread
+from errno import EFBIG
 from importlib import import_module
+from select import POLLRDHUP, poll
+from time import sleep
 
 from cuttle.abi import knobs
 from cuttle.abi import wire_layout as wire
 from cuttle.abi.attributes import ATTRIBUTES
 from cuttle.device.cpu.device import CpuDevice, available_cores
-from cuttle.device.shared import SharedMemory
+from cuttle.device.shared import SharedMemory, allow_large_files
 from cuttle.runtime import results
 from cuttle.runtime.dispatcher import Dispatcher
 from cuttle.runtime.memory import choose_budget
+from cuttle.runtime.messages import say
 from cuttle.runtime.session import Session
 
 # Sparse; room for fragmentation and for reserved addresses without memory.
 ARENA_EXTRA_BYTES = 256 << 30
+_SMALLEST_ARENA_BYTES = 64 << 20
+# What the loop has to end by itself when the client is gone.
+_GRACE_SECONDS = 0.3
 
 _MULTIPROCESSORS = 16
 _MAJOR, _MINOR = 75, 76
@@ -79,27 +87,88 @@ def _import_for_modules() -> None:
         import_module(name)
 
 
+def _end_with_client(socket: int) -> None:
+    """Ends this process when the client is gone, whatever it is doing: a long parse, a wait for a child.
+
+    The loop normally sees the end of the socket itself and tidies up; it gets a moment for that. Children follow by
+    themselves: they asked the kernel to be killed with us.
+    """
+
+    def watch() -> None:
+        poller = poll()
+        poller.register(socket, POLLRDHUP)
+        poller.poll()
+        sleep(_GRACE_SECONDS)
+        os._exit(0)
+
+    try:
+        start_new_thread(watch, ())
+    except RuntimeError:
+        pass  # no more threads to be had: then the loop alone looks
+
+
+def _write_end(shared: SharedMemory, reason: str) -> None:
+    """The client shows this when it finds us gone."""
+    data = reason.encode("utf-8", "replace")[:250]
+    at = wire.STATUS_END_TEXT_AT
+    shared.status.bytes[at : at + len(data) + 1] = data + b"\0"
+
+
+def _refuse(shared: SharedMemory, socket: int, result: int, reason: str) -> int:
+    say(reason)
+    _say_ready(shared, socket, result)
+    return 1
+
+
+def _open_arena(shared: SharedMemory, budget: int) -> int:
+    """Makes the arena, smaller where the address space is limited (`ulimit -v`); returns the budget that it allows."""
+    most = shared.control.u64[wire.CONTROL_ARENA_BYTES_AT // 8] or 1 << 47  # what the client could reserve
+    extra = ARENA_EXTRA_BYTES
+    while True:
+        size = min(extra + 2 * budget, most)
+        try:
+            shared.open_arena(size)
+            return min(budget, size // 2)
+        except OSError:
+            if size <= _SMALLEST_ARENA_BYTES:
+                raise
+        extra //= 8
+        if extra < 1 << 30:
+            extra, budget = 0, max(budget // 2, _SMALLEST_ARENA_BYTES // 2)
+
+
 def main(arguments: list[str]) -> int:
+    faulthandler.enable(2)
     socket, control, status, arena = (int(text) for text in arguments[1:5])
     for descriptor in (socket, control, status, arena):
         os.set_inheritable(descriptor, False)
     os.set_blocking(socket, False)
     shared = SharedMemory(control, status, arena)
     if shared.control.u32[wire.CONTROL_VERSION_AT // 4] != wire.PROTOCOL_VERSION:
-        sys.stderr.write("cuttle: the client library and the device process are of different versions\n")
-        _say_ready(shared, socket, results.SYSTEM_NOT_READY)
-        return 1
+        reason = "the client library and the device process are of different versions"
+        return _refuse(shared, socket, results.SYSTEM_NOT_READY, reason)
+    _end_with_client(socket)
     try:
         workers = knobs.THREADS.whole() or available_cores()
         capability = knobs.COMPUTE_CAPABILITY.version()
         budget = choose_budget(knobs.MEMORY.whole())
         timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
     except knobs.KnobError as error:
-        sys.stderr.write(f"cuttle: {error}\n")
-        _say_ready(shared, socket, results.INVALID_VALUE)
-        return 1
-    shared.open_arena(ARENA_EXTRA_BYTES + 2 * budget)
-    device = CpuDevice(shared, workers, timeout_ms)
+        return _refuse(shared, socket, results.INVALID_VALUE, str(error))
+    try:
+        try:
+            budget = _open_arena(shared, budget)
+            device = CpuDevice(shared, workers, timeout_ms)
+        except OSError as error:
+            if error.errno != EFBIG:
+                raise
+            before = allow_large_files()
+            budget = _open_arena(shared, budget)
+            device = CpuDevice(shared, workers, timeout_ms)
+            allow_large_files(before)
+    except OSError as error:
+        reason = f"device memory cannot be made: {error.strerror}\n  hint: look at `ulimit -a`: limits on file size and memory"
+        return _refuse(shared, socket, results.OUT_OF_MEMORY, reason)
     attributes = attribute_values(workers, capability)
     session = Session(shared, device, budget, capability, workers, attributes[_SHARED_OPTIN])
     # The libraries are above the runtime in the house: they are found by name.
@@ -109,6 +178,13 @@ def main(arguments: list[str]) -> int:
     _say_ready(shared, socket, 0)
     try:
         dispatcher.run(_import_for_modules)
+        _write_end(shared, "the program closed its connection")
+    except BaseException as error:
+        import traceback
+
+        _write_end(shared, f"{type(error).__name__}: {error}")
+        say(traceback.format_exc())
+        return 1
     finally:
         session.close()
     return 0

@@ -6,7 +6,6 @@ the first thing a user notices.
 
 from __future__ import annotations
 
-import sys
 from functools import cached_property
 
 from cuttle.abi import wire_layout as wire
@@ -14,6 +13,7 @@ from cuttle.device.base import Device, Fault
 from cuttle.device.shared import SharedMemory
 from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime.memory import Allocation, DeviceMemory
+from cuttle.runtime.messages import say
 from cuttle.runtime.pools import Pools
 from cuttle.runtime.results import CudaError
 
@@ -63,6 +63,7 @@ class Session:
         self.heap_bytes = DEFAULT_HEAP_BYTES
         self.stack_bytes = DEFAULT_STACK_BYTES
         self.limits: dict[int, int] = {}
+        self._refusals: set[str] = set()  # said already
 
     @cached_property
     def modules(self) -> ModuleStore:
@@ -160,8 +161,17 @@ class Session:
         self.shared.status.bytes[at : at + len(line) + 1] = line + b"\0"
         self.shared.status.u32[wire.STATUS_STICKY_ERROR_AT // 4] = result
         self.order.clear()
-        sys.stderr.write(f"cuttle: {text}\n")
+        say(text)
         self._wake_waiters()
+
+    def refuse_launch(self, result: int, text: str) -> None:
+        """One launch does not happen; the next call that waits answers why, and everything else goes on."""
+        word = wire.STATUS_LAUNCH_ERROR_AT // 4
+        if not self.shared.status.u32[word]:
+            self.shared.status.u32[word] = result
+        if text not in self._refusals:
+            self._refusals.add(text)
+            say(text)
 
     def device_ended(self, fault: Fault) -> None:
         self.poison(fault.result, fault.text)
@@ -199,6 +209,7 @@ class Session:
         self.heap_bytes = DEFAULT_HEAP_BYTES
         self.stack_bytes = DEFAULT_STACK_BYTES
         self.limits.clear()
+        self.shared.status.u32[wire.STATUS_LAUNCH_ERROR_AT // 4] = 0
         if self.sticky:
             self.memory.settle_all()
             self.sticky = 0

@@ -15,7 +15,10 @@ from collections.abc import Callable
 from struct import pack, unpack_from
 from typing import Any
 
+from cuttle.runtime.messages import say
+
 SLOW_SECONDS = 2.0
+ENDING_SECONDS = 2.0
 WORKER_MODULE = "cuttle.runtime.compile_worker"
 
 # What a finished compilation says: image file (empty on failure), error text, seconds.
@@ -46,13 +49,17 @@ class Worker:
         self.incoming, their_out = os.pipe()
         numbers = (max(self.outgoing, self.incoming, their_in, their_out, 10) + 1, 0)
         first = numbers[0]
-        arguments = [sys.executable, "-m", WORKER_MODULE, str(first), str(first + 1)]
+        arguments = [sys.executable, "-m", WORKER_MODULE, str(first), str(first + 1), str(os.getpid())]
         actions: list[tuple[int, int, int]] = [
             (os.POSIX_SPAWN_DUP2, their_in, first),
             (os.POSIX_SPAWN_DUP2, their_out, first + 1),
         ]
         try:
             self.process = os.posix_spawn(sys.executable, arguments, os.environ, file_actions=actions)
+        except OSError:
+            os.close(self.outgoing)
+            os.close(self.incoming)
+            raise
         finally:
             os.close(their_in)
             os.close(their_out)
@@ -111,12 +118,17 @@ class Worker:
         return header, data
 
     def close(self, kill: bool = False) -> int:
-        """Ends it; returns its exit code."""
+        """Ends it; returns its exit code. Without `kill` it is ending already, and gets a moment for it."""
         os.close(self.outgoing)
         os.close(self.incoming)
-        if kill:
+        limit = 0.0 if kill else time.monotonic() + ENDING_SECONDS
+        ended, status = os.waitpid(self.process, os.WNOHANG)
+        while not ended and time.monotonic() < limit:
+            time.sleep(0.002)
+            ended, status = os.waitpid(self.process, os.WNOHANG)
+        if not ended:
             os.kill(self.process, 9)
-        _, status = os.waitpid(self.process, 0)
+            _, status = os.waitpid(self.process, 0)
         return os.waitstatus_to_exitcode(status)
 
 
@@ -133,7 +145,10 @@ class CompileWorkers:
     def prewarm(self, digest: str, text: bytes) -> None:
         """A module was loaded whose kernels are not in the cache: start a worker and let it have the text."""
         if not self._workers:
-            self._start()
+            try:
+                self._start()
+            except OSError:
+                return  # whoever needs it will say so
         for worker in self._workers[:1]:
             if digest not in worker.known:
                 worker.known.add(digest)
@@ -194,7 +209,13 @@ class CompileWorkers:
         while self._queue:
             idle = [worker for worker in self._workers if worker.task is None]
             if not idle and len(self._workers) < self._limit:
-                idle = [self._start()]
+                try:
+                    idle = [self._start()]
+                except OSError as error:
+                    if not self._workers:
+                        task = self._queue.popleft()
+                        task.finished(b"", f"the compiler process cannot be started: {error.strerror}", 0.0)
+                        continue
             if not idle:
                 return
             task = self._queue.popleft()
@@ -211,7 +232,7 @@ class CompileWorkers:
         passed = time.monotonic() - task.started
         if passed > SLOW_SECONDS and not task.said_slow:
             task.said_slow = True
-            sys.stderr.write(f"cuttle: compiling {task.kernel} takes a while\n")
+            say(f"compiling {task.kernel} takes a while")
         if passed > self._time_limit:
             self._workers.remove(worker)
             worker.close(kill=True)
@@ -223,4 +244,6 @@ class CompileWorkers:
         task = worker.task
         if task is not None:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            if code == -9:
+                how += ": it was killed, usually because memory ran out"
             task.finished(b"", f"the compiler process ended with {how}", time.monotonic() - task.started)

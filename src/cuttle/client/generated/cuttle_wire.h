@@ -301,7 +301,7 @@ typedef struct cuttle_control_page {
     int32_t device_pid;
     int32_t client_pid;
     uint64_t arena_base; /* chosen by the client */
-    uint64_t arena_bytes; /* set by the device process before `magic` */
+    uint64_t arena_bytes; /* client: at most; set by the device process before `magic` */
     uint64_t budget_bytes; /* memory the device admits to have */
     uint32_t device_count;
     int32_t ready_error; /* CUresult of start-up; 0 is ready */
@@ -375,7 +375,9 @@ typedef struct cuttle_status_page {
     uint64_t text_tail; /* client: bytes taken */
     uint64_t text_limit; /* CU_LIMIT_PRINTF_FIFO_SIZE, at most TEXT_FIFO_BYTES */
     uint8_t error_text[1024]; /* one line about the sticky error */
-    uint8_t unused_rest[2920];
+    int32_t launch_error; /* CUresult of a launch that did not happen; the next call that waits takes it */
+    uint8_t end_text[252]; /* why the device process ends, written by it before it does */
+    uint8_t unused_rest[2664];
 } cuttle_status_page;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_status_page) == 4096, "cuttle_status_page: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, sticky_error) == 0, "cuttle_status_page.sticky_error");
@@ -392,6 +394,8 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, text_head) == 128, "cuttle_sta
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, text_tail) == 136, "cuttle_status_page.text_tail");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, text_limit) == 144, "cuttle_status_page.text_limit");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, error_text) == 152, "cuttle_status_page.error_text");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, launch_error) == 1176, "cuttle_status_page.launch_error");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, end_text) == 1180, "cuttle_status_page.end_text");
 
 typedef struct cuttle_stream_slot {
     uint64_t submitted; /* client: sequence number of the last record of this stream */

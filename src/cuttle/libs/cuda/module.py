@@ -6,7 +6,8 @@ from struct import pack, unpack_from
 
 from cuttle.runtime import results
 from cuttle.runtime.kernels import Kernel
-from cuttle.runtime.modules import declared_bytes
+from cuttle.runtime.messages import say
+from cuttle.runtime.modules import constant_bytes, declared_bytes
 from cuttle.runtime.results import CudaError, Reply
 from cuttle.runtime.session import Session
 
@@ -49,9 +50,7 @@ def module_load(
     except CudaError as error:
         log = _cut(error.text, error_log_bytes)
         if not error_log_bytes and error.text:
-            import sys
-
-            sys.stderr.write(f"cuttle: a module cannot be loaded:\n{error.text}\n")
+            say(f"a module cannot be loaded:\n{error.text}")
         raise CudaError(error.result, error.text, (0, 0, len(log)), log) from None
     session.kernels.prewarm(module)
     return Reply((module.number, 0, 0))
@@ -75,7 +74,7 @@ def kernel_get(session: Session, module: int, payload: bytes) -> Reply:
         kernel.parameter_bytes,
         shared,
         local,
-        0,
+        constant_bytes(kernel.module),
         kernel.maximum_threads,
         _registers(kernel),
         target,

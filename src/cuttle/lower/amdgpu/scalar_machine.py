@@ -27,6 +27,7 @@ class ScalarMachine:
 
     def __init__(self, emitter: Emitter | None = None) -> None:
         self.emitter = emitter or Emitter()
+        self.emitter.table_space = 4  # constant memory
 
     def refuse(self, reason: str) -> NoReturn:
         raise refusal("amdgpu", reason)

@@ -64,7 +64,7 @@ def emit_call(writer: NodeWriter, node: Node) -> None:
         result = writer.machine.service(service, arguments, bits)
         for value in node.results:
             if value is not None and result is not None:
-                writer.region.write(value, of_value(result))
+                writer.region.write(value, of_value(result), blend=writer.plan.blends)
         return
     emit_function_call(writer, node)
 

@@ -12,7 +12,7 @@ Addresses are bytes. A *run* is a group of 8, 16 or 32 neighbouring lanes whose 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cuttle.lower.cpu.shaped import Shaped, materialise
@@ -57,9 +57,10 @@ class Lanes:
 class Memory:
     """Emits accesses; `note` is the alias annotation of the state space (`, !noalias ...` or empty)."""
 
-    def __init__(self, emitter: Emitter, counts: AccessCounts) -> None:
+    def __init__(self, emitter: Emitter, counts: AccessCounts, nowhere: Callable[[], str]) -> None:
         self.emitter = emitter
         self.counts = counts
+        self.nowhere = nowhere
 
     # -- pointers ----------------------------------------------------------------------------------------------------
 
@@ -97,10 +98,8 @@ class Memory:
         return e.emit("ptr", LANES, f"getelementptr i8, {address.origin.typed}, {index.typed}")
 
     def safe_pointer(self, pointer: Value, condition: Value) -> Value:
-        """The pointer if the condition holds, else one to 64 harmless bytes."""
-        e = self.emitter
-        e.constants.setdefault("cuttle_nowhere", "@cuttle_nowhere = private global [64 x i8] zeroinitializer, align 64")
-        return e.emit("ptr", 1, f"select {condition.typed}, {pointer.typed}, ptr @cuttle_nowhere")
+        """The pointer if the condition holds, else one to 64 harmless bytes that can also be written."""
+        return self.emitter.emit("ptr", 1, f"select {condition.typed}, {pointer.typed}, ptr {self.nowhere()}")
 
     def any_lane(self, lanes: Lanes, segment_mask: int = 0xFFFF_FFFF) -> Value:
         """Whether an active lane is in the segment."""

@@ -79,6 +79,10 @@ class NodeWriter:
             self.region.clean[value] = known
         return known
 
+    def incoming(self, value: int, result: int) -> Shaped:
+        """The value as a phi or a guarded `result` takes it in."""
+        return self.region.read(value) if result in self.plan.dirty_nans else self.canonical(value)
+
     def guard_value(self, node: Node) -> Value | None:
         """The guard as i1, scalar or one per lane."""
         if node.guard is None:
@@ -112,7 +116,8 @@ class NodeWriter:
         row, _ = dispatch.find(instruction.opcode)
         pure = row.effects == "pure"
         self.any_nan = carries_on(node)
-        policy.exact_nan = self.plan.options.exact_nan and not is_lazy(node)
+        lazy = is_lazy(node) and node.results[0] in self.plan.dirty_nans
+        policy.exact_nan = self.plan.options.exact_nan and not lazy
         if guard is not None and not pure:
             if guard.lanes == 1 and not any(result is not None for result in node.results):
                 self.guarded(guard, lambda: self.apply(node, blend=False, guard=None))
@@ -167,13 +172,15 @@ class NodeWriter:
         else:
             values = [self.argument(operand, self.slot_type(slots, index)) for index, operand in enumerate(operands)]
             results = [of_value(value) for value in dispatch.apply(self.machine, instruction, values, widths, slots)]
+        # A guard restricted the access alone: lanes it left out take the merged value.
+        self.machine.lanes = self.current
         for index, result in enumerate(node.results):
             if result is None or index >= len(results):
                 continue
             shaped = results[index]
             merge = node.merges[index] if index < len(node.merges) else None
             if guard is not None and merge is not None:
-                shaped = self.merged(guard, shaped, self.region.read(merge), self.plan.shape(result))
+                shaped = self.merged(guard, shaped, self.incoming(merge, result), self.plan.shape(result))
             self.region.write(result, shaped, blend=blend)
 
     def compare_by_count(self, node: Node, operands: list[SsaOperand], guard: Value | None, *, blend: bool) -> bool:
@@ -275,19 +282,24 @@ class NodeWriter:
             return None
         return Shape("uniform" if len(source.bases) == 1 else "segmented", source.offsets)
 
-    def folds(self, node: Node, shapes: list[Shape | None]) -> set[int]:
+    def folds(self, node: Node) -> set[int]:
         """Factors whose segment-constant offsets go into the bases: products of two values that are no constants."""
-        if node.opcode not in ("mul", "mad"):
+        shapes = [self.analysed(operand) for operand in flatten(node.operands)]
+        if not folds_factors(rule_operands(node.instruction, shapes, self.plan.options.segment)):
             return set()
-        factors = flatten(node.operands)[:2]
-        for factor in factors:
-            if isinstance(factor, Immediate):
-                return set()
-            if isinstance(factor, ValueRef) and self.plan.shape(factor.id).constant is not None:
-                return set()
-            if isinstance(factor, SpecialRegister):
-                return set()
-        return {index for index in (0, 1) if (shape := shapes[index]) is not None and not shape.flat}
+        return {index for index in (0, 1) if not shapes[index].flat}
+
+    def analysed(self, operand: SsaOperand) -> Shape:
+        """An operand's shape as the analysis has it."""
+        if isinstance(operand, ValueRef):
+            return self.plan.shape(operand.id)
+        if isinstance(operand, Immediate) and not operand.float_bits:
+            return constant(operand.bits - (1 << 64) if operand.bits >> 63 else operand.bits)
+        if isinstance(operand, SpecialRegister):
+            return special_shape(self.plan.options, operand.name)
+        if isinstance(operand, Symbol):
+            return self.plan.symbol_shape(operand)
+        return Shape("uniform")
 
     def check_wrap(self, node: Node, index: int, source: Shaped, base: Value) -> None:
         """Ends in a fault if a lane's value wrapped around before it is extended (see affine_rules)."""

@@ -49,6 +49,7 @@ class RegionEmitter:
         self.emitter = Emitter()
         self.prelude = Emitter("p")
         self.allocas: list[str] = []
+        self.nowhere_slot: str | None = None
         self.zeroed: list[str] = []
         self.local: dict[int, Shaped] = {}
         self.clean: dict[int, Shaped] = {}
@@ -86,6 +87,13 @@ class RegionEmitter:
         name = f"%slot{self.slots}"
         self.allocas.append(f"  {name} = alloca {llvm_type}, align 64")
         return name
+
+    def nowhere(self) -> str:
+        """64 bytes on the stack for accesses that no lane makes: images are read-only, and threads share them."""
+        if self.nowhere_slot is None:
+            self.nowhere_slot = self.allocate("[64 x i8]")
+            self.allocas.append(f"  store [64 x i8] zeroinitializer, ptr {self.nowhere_slot}, align 64")
+        return self.nowhere_slot
 
     def label(self, name: str) -> None:
         self.emitter.lines.append(f"{name}:")

@@ -1,175 +1,157 @@
-"""The `.approx` functions on f32: range reduction and polynomials without library calls.
+"""The `.approx` and `.full` instructions as ptxas expands them around the multi-function unit (`mufu.py`).
 
-Accuracy is that of the PTX manual's bounds or better; the bit patterns of NVIDIA's tables are not reproduced yet.
+Without `.ftz`, operands that the unit would flush are scaled by powers of two. All f32 unless said otherwise.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-
 from cuttle.lower.emit import Emitter, Value
+from cuttle.lower.math import mufu
+
+_NORMAL = 0x00800000  # the least normal number
+_LARGE = 0x7E800000  # 2**126
 
 
-def f32(emitter: Emitter, value: float) -> Value:
-    bits: int = struct.unpack("<I", struct.pack("<f", value))[0]
+def _f(emitter: Emitter, bits: int) -> Value:
     return emitter.const("float", bits)
 
 
-def f64(emitter: Emitter, value: float) -> Value:
-    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
-    return emitter.const("double", bits)
+def _power(emitter: Emitter, exponent: int) -> Value:
+    return _f(emitter, (127 + exponent) << 23)
 
 
-def fma(emitter: Emitter, a: Value, b: Value, c: Value) -> Value:
-    return emitter.intrinsic("llvm.fma", [a, b, c])
+def _tiny(emitter: Emitter, x: Value) -> Value:
+    return emitter.fcmp("olt", emitter.intrinsic("llvm.fabs", [x]), _f(emitter, _NORMAL))
 
 
-def horner(emitter: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
-    """The polynomial with the coefficients, highest power first, in x's type."""
-    make = f32 if x.type == "float" else f64
-    result = make(emitter, coefficients[0])
-    for coefficient in coefficients[1:]:
-        result = fma(emitter, result, x, make(emitter, coefficient))
-    return result
+def _large(emitter: Emitter, x: Value) -> Value:
+    return emitter.fcmp("ogt", emitter.intrinsic("llvm.fabs", [x]), _f(emitter, _LARGE))
 
 
-def reciprocal(emitter: Emitter, x: Value) -> Value:
-    return emitter.binary("fdiv", f32(emitter, 1.0) if x.type == "float" else f64(emitter, 1.0), x)
+def _times(emitter: Emitter, condition: Value, x: Value, exponent: int) -> Value:
+    """x * 2**exponent where the condition holds, else x."""
+    return emitter.select(condition, emitter.binary("fmul", x, _power(emitter, exponent)), x)
 
 
-def divide(emitter: Emitter, a: Value, b: Value) -> Value:
-    """`div.approx.f32`: a * (1/b) with the reciprocal flushed, so 0 (or NaN for infinite a) above |b| = 2**126."""
-    inverse = reciprocal(emitter, b)
-    bits = emitter.bitcast(inverse, "i32")
-    tiny = emitter.icmp("eq", emitter.and_(bits, emitter.const("i32", 0x7F800000)), emitter.const("i32", 0))
-    flushed = emitter.select(tiny, emitter.and_(bits, emitter.const("i32", 1 << 31)), bits)
-    return emitter.binary("fmul", a, emitter.bitcast(flushed, "float"))
+def reciprocal(emitter: Emitter, x: Value, ftz: bool) -> Value:
+    if ftz:
+        return mufu.reciprocal(emitter, x)
+    scale = emitter.select(_tiny(emitter, x), _power(emitter, 24), _power(emitter, 0))
+    scale = emitter.select(_large(emitter, x), _power(emitter, -2), scale)
+    return emitter.binary("fmul", scale, mufu.reciprocal(emitter, emitter.binary("fmul", x, scale)))
 
 
-def reciprocal_root(emitter: Emitter, x: Value) -> Value:
-    return reciprocal(emitter, emitter.intrinsic("llvm.sqrt", [x]))
+def quotient_operands(emitter: Emitter, a: Value, b: Value, ftz: bool, full: bool) -> tuple[Value, Value]:
+    """The factors whose product is `div.approx` or, with its full range of divisors, `div.full`."""
+    tiny, large = _tiny(emitter, b), _large(emitter, b)
+    if full:
+        a, b = _times(emitter, large, a, -2), _times(emitter, large, b, -2)
+    if not ftz:
+        a, b = _times(emitter, tiny, a, 24), _times(emitter, tiny, b, 24)
+    return mufu.reciprocal(emitter, b), a
 
 
-# ln(2)**k / k!: on [-0.5, 0.5] the neglected term is below 2**-27.
-_EXP2 = (
-    1.525273380405984e-05, 0.00015403530393381608, 0.0013333558146428443, 0.009618129107628477, 0.05550410866482158,
-    0.2402265069591007, 0.6931471805599453, 1.0,
-)  # fmt: skip
+def root(emitter: Emitter, x: Value, ftz: bool) -> Value:
+    if ftz:
+        return mufu.root(emitter, x)
+    tiny = _tiny(emitter, x)
+    return _times(emitter, tiny, mufu.root(emitter, _times(emitter, tiny, x, 24)), -12)
 
 
-def exp2(emitter: Emitter, x: Value) -> Value:
-    """2**x in float: 2**round(x) times a polynomial of the rest; subnormal results are rounded once."""
-    low, high = f32(emitter, -160.0), f32(emitter, 160.0)
-    bounded = emitter.select(emitter.fcmp("ogt", x, low), x, low)
-    bounded = emitter.select(emitter.fcmp("olt", bounded, high), bounded, high)
-    whole = emitter.intrinsic("llvm.rint", [bounded])
-    rest = emitter.binary("fsub", bounded, whole)
-    fraction = horner(emitter, rest, _EXP2)
-    exponent = emitter.cast("fptosi", whole, "i32")
-    # Two factors keep both powers normal; the second product rounds into the subnormals or to infinity.
-    half = emitter.ashr(exponent, emitter.const("i32", 1))
-    other = emitter.sub(exponent, half)
-    result = emitter.binary("fmul", fraction, power_of_two(emitter, half))
-    result = emitter.binary("fmul", result, power_of_two(emitter, other))
-    return emitter.select(emitter.fcmp("uno", x, x), x, result)
+def reciprocal_root(emitter: Emitter, x: Value, ftz: bool) -> Value:
+    if ftz:
+        return mufu.reciprocal_root(emitter, x)
+    tiny = _tiny(emitter, x)
+    return _times(emitter, tiny, mufu.reciprocal_root(emitter, _times(emitter, tiny, x, 24)), 12)
 
 
-def power_of_two(emitter: Emitter, exponent: Value) -> Value:
-    """2**exponent as float, for -126 <= exponent <= 127."""
-    field = emitter.add(exponent, emitter.const("i32", 127))
-    return emitter.bitcast(emitter.shl(field, emitter.const("i32", 23)), "float")
+def log2(emitter: Emitter, x: Value, ftz: bool) -> Value:
+    if ftz:
+        return mufu.logarithm(emitter, x)
+    tiny = _tiny(emitter, x)
+    result = mufu.logarithm(emitter, _times(emitter, tiny, x, 24))
+    return emitter.select(tiny, emitter.binary("fadd", result, _f(emitter, 0xC1C00000)), result)
 
 
-# atanh series of log2 in s = (m - 1) / (m + 1): 2/ln(2) * s**(2k) / (2k + 1), evaluated in double.
-_LOG2 = tuple(2.8853900817779268 / (2 * k + 1) for k in reversed(range(8)))
+def exp2(emitter: Emitter, x: Value, ftz: bool) -> Value:
+    if ftz:
+        return mufu.exponential(emitter, x)
+    small = emitter.fcmp("olt", x, _f(emitter, 0xC2FC0000))  # -126
+    result = mufu.exponential(emitter, _times(emitter, small, x, -1))
+    return emitter.select(small, emitter.binary("fmul", result, result), result)
 
 
-def log2(emitter: Emitter, x: Value) -> Value:
-    """log2(x) in float, computed in double on a mantissa in [sqrt(1/2), sqrt(2))."""
-    wide = emitter.cast("fpext", x, "double")
-    bits = emitter.bitcast(wide, "i64")
-    offset = emitter.sub(bits, emitter.const("i64", 0x3FE6A09E667F3BCD))
-    exponent = emitter.ashr(offset, emitter.const("i64", 52))
-    mantissa = emitter.sub(bits, emitter.shl(exponent, emitter.const("i64", 52)))
-    m = emitter.bitcast(mantissa, "double")
-    one = f64(emitter, 1.0)
-    s = emitter.binary("fdiv", emitter.binary("fsub", m, one), emitter.binary("fadd", m, one))
-    series = horner(emitter, emitter.binary("fmul", s, s), _LOG2)
-    number = emitter.cast("sitofp", emitter.cast("trunc", exponent, "i32"), "double")
-    result = emitter.cast("fptrunc", fma(emitter, s, series, number), "float")
-    infinity = emitter.const("float", 0x7F800000)
-    result = emitter.select(emitter.fcmp("oeq", x, infinity), infinity, result)
-    zero = emitter.const("float", 0)
-    result = emitter.select(emitter.fcmp("oeq", x, zero), emitter.const("float", 0xFF800000), result)
-    return emitter.select(emitter.fcmp("ult", x, zero), emitter.const("float", 0x7FFFFFFF), result)
+# -- f64 -------------------------------------------------------------------------------------------------------------
 
 
-def _quarter_series() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """sin(pi/2 * r) / r and cos(pi/2 * r) in r**2, for |r| up to 1/2: Taylor, error far below float's."""
-    half_pi = 1.5707963267948966
-    sine: list[float] = []
-    cosine: list[float] = []
-    term = 1.0
-    for power in range(16):
-        sign = -1.0 if power % 4 in (2, 3) else 1.0
-        (cosine if power % 2 == 0 else sine).append(sign * term)
-        term = term * half_pi / (power + 1)
-    return tuple(reversed(sine)), tuple(reversed(cosine))
+def _high_word(emitter: Emitter, x: Value) -> Value:
+    bits = emitter.bitcast(x, "i64")
+    return emitter.cast("trunc", emitter.lshr(bits, emitter.const("i64", 32)), "i32")
 
 
-def sine(emitter: Emitter, x: Value, shift: int) -> Value:
-    """sin(x) for shift 0, cos(x) for shift 1: x in turns by one float multiplication, as the hardware reduces it."""
-    turns = emitter.binary("fmul", x, f32(emitter, 0.15915493667125702))
-    wide = emitter.binary("fmul", emitter.cast("fpext", turns, "double"), f64(emitter, 4.0))
-    quadrant = emitter.intrinsic("llvm.rint", [wide])
-    rest = emitter.binary("fsub", wide, quadrant)
-    # Quadrant modulo 4 in floating point: the number may exceed any integer.
-    cycles = emitter.intrinsic("llvm.floor", [emitter.binary("fmul", quadrant, f64(emitter, 0.25))])
-    phase = fma(emitter, cycles, f64(emitter, -4.0), quadrant)
-    finite = emitter.fcmp("olt", emitter.intrinsic("llvm.fabs", [x]), emitter.const("float", 0x7F800000))
-    phase = emitter.select(finite, phase, f64(emitter, 0.0))
-    index = emitter.add(emitter.cast("fptosi", phase, "i32"), emitter.const("i32", shift))
-    sine_series, cosine_series = _quarter_series()
-    square = emitter.binary("fmul", rest, rest)
-    odd_part = emitter.binary("fmul", rest, horner(emitter, square, sine_series))
-    even_part = horner(emitter, square, cosine_series)
-    one, two, zero = emitter.const("i32", 1), emitter.const("i32", 2), emitter.const("i32", 0)
-    is_odd = emitter.icmp("ne", emitter.and_(index, one), zero)
-    value = emitter.cast("fptrunc", emitter.select(is_odd, even_part, odd_part), "float")
-    negate = emitter.icmp("ne", emitter.and_(index, two), zero)
-    value = emitter.select(negate, emitter.fneg(value), value)
-    if shift == 0:  # the subtraction above loses the sign of zero
-        value = emitter.select(emitter.fcmp("oeq", turns, emitter.const("float", 0)), turns, value)
-    return emitter.select(finite, value, emitter.const("float", 0x7FFFFFFF))
+def _from_high_word(emitter: Emitter, high: Value) -> Value:
+    wide = emitter.shl(emitter.cast("zext", high, "i64"), emitter.const("i64", 32))
+    return emitter.bitcast(wide, "double")
 
 
-def tanh(emitter: Emitter, x: Value) -> Value:
-    """tanh(x) in float, from exp2 in double precision: (1 - t) / (1 + t) with t = 2**(-2 log2(e) |x|)."""
-    magnitude = emitter.intrinsic("llvm.fabs", [x])
-    wide = emitter.cast("fpext", magnitude, "double")
-    bounded = emitter.select(emitter.fcmp("olt", wide, f64(emitter, 20.0)), wide, f64(emitter, 20.0))
-    t = exp2_double(emitter, emitter.binary("fmul", bounded, f64(emitter, -2.8853900817779268)))
-    one = f64(emitter, 1.0)
-    quotient = emitter.binary("fdiv", emitter.binary("fsub", one, t), emitter.binary("fadd", one, t))
-    # Below 2**-12 the quotient cancels; there x itself is tanh(x) to float precision.
-    small = emitter.fcmp("olt", magnitude, f32(emitter, 2.0**-12))
-    result = emitter.select(small, magnitude, emitter.cast("fptrunc", quotient, "float"))
-    sign = emitter.and_(emitter.bitcast(x, "i32"), emitter.const("i32", 1 << 31))
-    signed = emitter.bitcast(emitter.or_(emitter.bitcast(result, "i32"), sign), "float")
-    return emitter.select(emitter.fcmp("uno", x, x), x, signed)
+def reciprocal_high(emitter: Emitter, x: Value) -> Value:
+    """MUFU.RCP64H, `rcp.approx.ftz.f64`: from the high word to the high word, by the table of f32."""
+
+    def const(value: int) -> Value:
+        return emitter.const("i32", value)
+
+    high = _high_word(emitter, x)
+    sign, magnitude = emitter.and_(high, const(1 << 31)), emitter.and_(high, const(0x7FFFFFFF))
+    exponent = emitter.lshr(magnitude, const(20))
+    mantissa = emitter.shl(emitter.and_(magnitude, const(0xFFFFF)), const(3))
+    part = emitter.lshr(mufu.reciprocal_mantissa(emitter, mantissa), const(3))
+    result = emitter.add(emitter.shl(emitter.sub(const(2045), exponent), const(20)), part)
+    vanishes = emitter.or_(emitter.icmp("slt", result, const(1 << 20)), emitter.icmp("eq", exponent, const(2047)))
+    result = emitter.select(vanishes, const(0), result)
+    result = emitter.select(emitter.icmp("eq", exponent, const(0)), const(0x7FF00000), result)
+    nan = emitter.icmp("ugt", magnitude, const(0x7FF00000))
+    return _from_high_word(emitter, emitter.select(nan, const(0x7FFFFFFF), emitter.or_(result, sign)))
 
 
-def exp2_double(emitter: Emitter, x: Value) -> Value:
-    """2**x in double for |x| below 1000, relative error below 2**-44."""
-    whole = emitter.intrinsic("llvm.rint", [x])
-    rest = emitter.binary("fsub", x, whole)
-    series: list[float] = []
-    term = 1.0
-    for power in range(12):
-        series.append(term)
-        term = term * 0.6931471805599453 / (power + 1)
-    fraction = horner(emitter, rest, series[::-1])
-    exponent = emitter.cast("sext", emitter.cast("fptosi", whole, "i32"), "i64")
-    field = emitter.shl(emitter.add(exponent, emitter.const("i64", 1023)), emitter.const("i64", 52))
-    return emitter.binary("fmul", fraction, emitter.bitcast(field, "double"))
+def reciprocal_root_high(emitter: Emitter, x: Value) -> Value:
+    """MUFU.RSQ64H, `rsqrt.approx.ftz.f64`."""
+
+    def const(value: int) -> Value:
+        return emitter.const("i32", value)
+
+    high = _high_word(emitter, x)
+    sign, magnitude = emitter.and_(high, const(1 << 31)), emitter.and_(high, const(0x7FFFFFFF))
+    exponent = emitter.lshr(magnitude, const(20))
+    mantissa = emitter.shl(emitter.and_(magnitude, const(0xFFFFF)), const(3))
+    even = emitter.icmp("eq", emitter.and_(exponent, const(1)), const(0))
+    part = emitter.lshr(mufu.root_mantissa(emitter, mantissa, even), const(3))
+    half = emitter.lshr(emitter.add(exponent, const(1)), const(1))
+    result = emitter.add(emitter.shl(emitter.sub(const(1022 + 512), half), const(20)), part)
+    result = emitter.select(emitter.icmp("eq", exponent, const(2047)), const(0), result)
+    zero = emitter.icmp("eq", exponent, const(0))
+    result = emitter.select(zero, emitter.or_(sign, const(0x7FF00000)), result)
+    negative = emitter.and_(emitter.icmp("slt", high, const(0)), emitter.not_(zero))
+    nan = emitter.or_(negative, emitter.icmp("ugt", magnitude, const(0x7FF00000)))
+    return _from_high_word(emitter, emitter.select(nan, const(0x7FFFFFFF), result))
+
+
+def reciprocal_root_double(emitter: Emitter, x: Value) -> Value:
+    """`rsqrt.approx.f64`: one step of a cubic iteration from MUFU.RSQ64H."""
+
+    def const(bits: int) -> Value:
+        return emitter.const("double", bits)
+
+    zero, infinity = const(0), const(0x7FF << 52)
+    tiny = emitter.fcmp("olt", x, const(1 << 52))
+    scaled = emitter.select(tiny, emitter.binary("fmul", x, const((1023 + 54) << 52)), x)
+    seed = reciprocal_root_high(emitter, scaled)
+    square = emitter.fneg(emitter.binary("fmul", seed, seed))
+    error = emitter.intrinsic("llvm.fma", [scaled, square, const(0x3FF << 52)])
+    series = emitter.intrinsic("llvm.fma", [error, const(0x3FD8 << 48), const(0x3FE0 << 48)])
+    result = emitter.intrinsic("llvm.fma", [series, emitter.binary("fmul", seed, error), seed])
+    result = emitter.select(tiny, emitter.binary("fmul", result, const((1023 + 27) << 52)), result)
+    result = emitter.select(emitter.fcmp("olt", x, zero), const(0xFFF8 << 48), result)
+    result = emitter.select(emitter.fcmp("oeq", x, infinity), zero, result)
+    signed_infinity = emitter.intrinsic("llvm.copysign", [infinity, x])
+    result = emitter.select(emitter.fcmp("oeq", x, zero), signed_infinity, result)
+    return emitter.select(emitter.fcmp("uno", x, x), emitter.binary("fadd", x, x), result)

@@ -37,10 +37,34 @@ def rounding(instruction: Instruction) -> str:
 # -- floating-point helpers ------------------------------------------------------------------------------------------
 
 
-def finish(emitter: Emitter, instruction: Instruction, value: Value) -> Value:
-    """Flush, saturate and canonicalise an arithmetic result as the modifiers ask."""
+_SCALE = {"half": (11 + 15) << 10, "float": (24 + 127) << 23}  # two to the number of significant bits
+
+
+def _scaled(emitter: Emitter, value: Value) -> Value:
+    """The value times a power of two that lifts results at the edge of the subnormals well above it."""
+    return emitter.binary("fmul", value, emitter.const(value.type, _SCALE[value.type]))
+
+
+def _flush_by(emitter: Emitter, value: Value, scaled: Value) -> Value:
+    """Flush where `scaled`, the same result times the scale, lies below the least normal number times the scale.
+
+    NVIDIA rounds as if exponents had no lower end and flushes what is then too small; so a result that rounds to the
+    least normal number only because its last bit is lost is flushed (as x86 does with MXCSR.FTZ).
+    """
+    least = {"half": 12 << 10, "float": 25 << 23}[value.type]
+    tiny = emitter.fcmp("olt", emitter.intrinsic("llvm.fabs", [scaled]), emitter.const(value.type, least))
+    bits = emitter.bitcast(value, f"i{value.bits}")
+    zero = emitter.and_(bits, emitter.const(bits.type, 1 << (value.bits - 1)))
+    return emitter.bitcast(emitter.select(tiny, zero, bits), value.type)
+
+
+def finish(emitter: Emitter, instruction: Instruction, value: Value, scaled: Value | None = None) -> Value:
+    """Flush, saturate and canonicalise an arithmetic result as the modifiers ask.
+
+    `scaled` decides what is flushed (see `_flush_by`); without it, the value does.
+    """
     if instruction.has("ftz"):
-        value = flush(emitter, value)
+        value = flush(emitter, value) if scaled is None else _flush_by(emitter, value, scaled)
     if instruction.has("sat"):
         return saturate(emitter, value)
     if instruction.has("relu"):
@@ -70,16 +94,22 @@ def _first_nan(emitter: Emitter, result: Value, *operands: Value) -> Value:
 
 def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
     mode = rounding(instruction)
-    a, b, c = (flush_if(emitter, instruction.has("ftz"), value) for value in (a, b, c))
-    if a.type == "half":
-        result = small.fma_half(emitter, a, b, c)
-    elif mode == "rn":
-        result = emitter.intrinsic("llvm.fma", [a, b, c])
-    else:
-        result = directed.fma(emitter, a, b, c, mode)
-    if a.type == "double":
-        result = _first_nan(emitter, result, b, c)
-    return finish(emitter, instruction, result)
+
+    def multiply_add(x: Value, y: Value, z: Value) -> Value:
+        if x.type == "half":
+            return small.fma_half(emitter, x, y, z)
+        if mode == "rn":
+            return emitter.intrinsic("llvm.fma", [x, y, z])
+        return directed.fma(emitter, x, y, z, mode)
+
+    if not instruction.has("ftz"):
+        result = multiply_add(a, b, c)
+        if a.type == "double":
+            result = _first_nan(emitter, result, b, c)
+        return finish(emitter, instruction, result)
+    a, b, c = (flush(emitter, value) for value in (a, b, c))
+    scaled = multiply_add(_scaled(emitter, a), b, _scaled(emitter, c))
+    return finish(emitter, instruction, multiply_add(a, b, c), scaled)
 
 
 def _bf16_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -230,13 +260,19 @@ def mul(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
         minus_zero = emitter.const("i16", 0x8000)
         return _element_wise(emitter, type_name, lambda x, y: small.fma_bf16(emitter, x, y, minus_zero), a, b)
 
-    def multiply(x: Value, y: Value) -> Value:
-        mode = rounding(instruction)
-        x, y = (flush_if(emitter, instruction.has("ftz"), value) for value in (x, y))
-        product = emitter.binary("fmul", y, x) if mode == "rn" else directed.mul(emitter, y, x, mode)
-        return finish(emitter, instruction, product)
+    return _element_wise(emitter, type_name, lambda x, y: _float_product(emitter, instruction, x, y), a, b)
 
-    return _element_wise(emitter, type_name, multiply, a, b)
+
+def _float_product(emitter: Emitter, instruction: Instruction, a: Value, b: Value) -> Value:
+    mode = rounding(instruction)
+
+    def multiply(x: Value, y: Value) -> Value:
+        return emitter.binary("fmul", y, x) if mode == "rn" else directed.mul(emitter, y, x, mode)
+
+    if not instruction.has("ftz"):
+        return finish(emitter, instruction, multiply(a, b))
+    a, b = flush(emitter, a), flush(emitter, b)
+    return finish(emitter, instruction, multiply(a, b), multiply(_scaled(emitter, a), b))
 
 
 def fma(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -282,9 +318,10 @@ def div(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
         return division.divide(emitter, a, b, is_signed(instruction.type))
     ftz = instruction.has("ftz")
     a, b = (flush_if(emitter, ftz, value) for value in (a, b))
-    if instruction.has("approx"):
-        quotient = approximate.divide(emitter, a, b)
-    elif rounding(instruction) == "rn":
+    if instruction.has("approx") or instruction.has("full"):
+        inverse, a = approximate.quotient_operands(emitter, a, b, ftz, instruction.has("full"))
+        return _float_product(emitter, instruction, inverse, a)
+    if rounding(instruction) == "rn":
         quotient = emitter.binary("fdiv", a, b)
     else:
         quotient = directed.div(emitter, a, b, rounding(instruction))

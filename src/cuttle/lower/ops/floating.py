@@ -6,16 +6,14 @@ from collections.abc import Callable
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.math import approximate, directed
+from cuttle.lower.math import approximate, convert, directed, mufu
 from cuttle.lower.ops.arithmetic import rounding
 from cuttle.lower.ops.common import (
     as_half,
     by_halves,
     canonical,
-    flush,
     flush_if,
     force_canonical,
-    narrow_bf16,
     widen,
 )
 from cuttle.ptx.ir import Instruction
@@ -61,30 +59,32 @@ def _with_flush(emitter: Emitter, instruction: Instruction, a: Value, function: 
     return force_canonical(emitter, result) if a.type == "float" else canonical(emitter, result)
 
 
-def _gross_double(emitter: Emitter, a: Value, function: Callable[[Emitter, Value], Value]) -> Value:
-    """`.approx.ftz.f64`: the high word of the result; the low word is 0, subnormals are flushed."""
-    exact = function(emitter, flush(emitter, a))
-    bits = emitter.and_(emitter.bitcast(flush(emitter, exact), "i64"), emitter.const("i64", 0xFFFFFFFF00000000))
-    nan = emitter.fcmp("uno", a, a)
-    bits = emitter.select(nan, emitter.const("i64", 0x7FF8000000000000), bits)
-    return emitter.bitcast(bits, "double")
+def _approximate(
+    emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Emitter, Value, bool], Value]
+) -> Value:
+    """An f32 `.approx` instruction; operands and results that `.ftz` flushes the unit flushes itself."""
+    return canonical(emitter, function(emitter, a, instruction.has("ftz")))
 
 
 def rcp(machine: Machine, instruction: Instruction, a: Value) -> Value:
-    """`rcp`: `.rn` and directed exact; `.approx` correctly rounded; `.approx.ftz.f64` gross. 9.7.3.13, 9.7.3.14."""
+    """`rcp`: correctly rounded, or `.approx` as the multi-function unit gives it. 9.7.3.13, 9.7.3.14."""
     emitter = machine.emitter
-    if instruction.has("approx") and a.type == "double":
-        return _gross_double(emitter, a, approximate.reciprocal)
+    if instruction.has("approx"):
+        if a.type == "double":
+            return approximate.reciprocal_high(emitter, a)
+        return _approximate(emitter, instruction, a, approximate.reciprocal)
     mode = rounding(instruction)
-    if mode == "rn":
-        return _with_flush(emitter, instruction, a, lambda x: approximate.reciprocal(emitter, x))
     one = emitter.const(a.type, 0x3F800000 if a.type == "float" else 0x3FF << 52)
+    if mode == "rn":
+        return _with_flush(emitter, instruction, a, lambda x: emitter.binary("fdiv", one, x))
     return _with_flush(emitter, instruction, a, lambda x: directed.div(emitter, one, x, mode))
 
 
 def sqrt(machine: Machine, instruction: Instruction, a: Value) -> Value:
-    """`sqrt`: exact in all roundings, `.approx` correctly rounded. 9.7.3.15."""
+    """`sqrt`: exact in all roundings, or `.approx`. 9.7.3.15."""
     emitter = machine.emitter
+    if instruction.has("approx"):
+        return _approximate(emitter, instruction, a, approximate.root)
     mode = rounding(instruction)
     if mode == "rn":
         return _with_flush(emitter, instruction, a, lambda x: emitter.intrinsic("llvm.sqrt", [x]))
@@ -92,44 +92,41 @@ def sqrt(machine: Machine, instruction: Instruction, a: Value) -> Value:
 
 
 def rsqrt(machine: Machine, instruction: Instruction, a: Value) -> Value:
-    """`rsqrt.approx`; `.ftz.f64` gross. 9.7.3.16, 9.7.3.17."""
+    """`rsqrt.approx`; `.ftz.f64` sees and gives high words only. 9.7.3.16, 9.7.3.17."""
     emitter = machine.emitter
-    if a.type == "double" and instruction.has("ftz"):
-        return _gross_double(emitter, a, approximate.reciprocal_root)
-    return _with_flush(emitter, instruction, a, lambda x: approximate.reciprocal_root(emitter, x))
+    if a.type == "double":
+        ftz = instruction.has("ftz")
+        return (approximate.reciprocal_root_high if ftz else approximate.reciprocal_root_double)(emitter, a)
+    return _approximate(emitter, instruction, a, approximate.reciprocal_root)
 
 
 def sin(machine: Machine, instruction: Instruction, a: Value) -> Value:
-    """`sin.approx`. 9.7.3.18."""
-    emitter = machine.emitter
-    return _with_flush(emitter, instruction, a, lambda x: approximate.sine(emitter, x, 0))
+    """`sin.approx`; `.ftz` makes no difference, the reduction to turns loses subnormals anyway. 9.7.3.18."""
+    return canonical(machine.emitter, mufu.sine(machine.emitter, a, 0))
 
 
 def cos(machine: Machine, instruction: Instruction, a: Value) -> Value:
-    """`cos.approx`. 9.7.3.19."""
-    emitter = machine.emitter
-    return _with_flush(emitter, instruction, a, lambda x: approximate.sine(emitter, x, 1))
+    """`cos.approx`, as `sin`. 9.7.3.19."""
+    return canonical(machine.emitter, mufu.sine(machine.emitter, a, 1))
 
 
 def lg2(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`lg2.approx`. 9.7.3.20."""
-    emitter = machine.emitter
-    return _with_flush(emitter, instruction, a, lambda x: approximate.log2(emitter, x))
+    return _approximate(machine.emitter, instruction, a, approximate.log2)
 
 
-def _through_float(emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]) -> Value:
-    """A float function on f32, f16, bf16 or their packed forms."""
+def _on_halves(emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]) -> Value:
+    """A function of the unit on f16, bf16 or their packed forms: the f32 result cut off, not rounded."""
     type_name = instruction.type
-    if type_name == "f32":
-        return _with_flush(emitter, instruction, a, function)
 
     def on_half(bits: Value) -> Value:
         result = function(widen(emitter, as_half(emitter, emitter.as_bits(bits))))
-        return force_canonical(emitter, emitter.cast("fptrunc", result, "half"))
+        beyond = emitter.fcmp("oge", result, emitter.const("float", 0x47800000))  # 2**16 is infinity in f16
+        result = emitter.select(beyond, emitter.const("float", 0x7F800000), result)
+        return force_canonical(emitter, convert.float_to_half(emitter, result, "rz"))
 
     def on_bf16(bits: Value) -> Value:
-        value = flush_if(emitter, instruction.has("ftz"), widen(emitter, bits))
-        return narrow_bf16(emitter, flush_if(emitter, instruction.has("ftz"), function(value)))
+        return convert.float_to_bf16(emitter, function(widen(emitter, bits)), "rz")
 
     one = on_bf16 if type_name.startswith("bf16") else on_half
     return by_halves(emitter, one, a) if type_name.endswith("x2") else one(a)
@@ -138,10 +135,14 @@ def _through_float(emitter: Emitter, instruction: Instruction, a: Value, functio
 def ex2(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`ex2.approx`. 9.7.3.21, 9.7.4.10."""
     emitter = machine.emitter
-    return _through_float(emitter, instruction, a, lambda x: approximate.exp2(emitter, x))
+    if instruction.type == "f32":
+        return _approximate(emitter, instruction, a, approximate.exp2)
+    return _on_halves(emitter, instruction, a, lambda x: mufu.exponential(emitter, x))
 
 
 def tanh(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`tanh.approx`. 9.7.3.22, 9.7.4.9."""
     emitter = machine.emitter
-    return _through_float(emitter, instruction, a, lambda x: approximate.tanh(emitter, x))
+    if instruction.type == "f32":
+        return canonical(emitter, mufu.tangent(emitter, a))
+    return _on_halves(emitter, instruction, a, lambda x: mufu.tangent(emitter, x))

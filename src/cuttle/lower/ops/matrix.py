@@ -1,57 +1,39 @@
-"""mma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.0, 9.7.14.5)."""
+"""mma, mma.sp, ldmatrix, stmatrix, movmatrix (PTX ISA 9.0, 9.7.14.5, 9.7.14.6).
+
+The bits of every form are those of an H200 (tools/record_mma.py, tests/ptx/golden_mma.xz).
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
+from cuttle.lower.ops import volta
 from cuttle.lower.ops.common import as_half, force_canonical, pack, unpack
-from cuttle.lower.ops.tiles import ELEMENT_BITS, INTEGERS, Product, multiply_tile, per_register
-from cuttle.ptx.ir import Instruction, Vector
-
-_EXTRAS = ("satfinite", "xor", "and", "popc", "sync", "aligned", "row", "col", "rn", "rz", "rm", "rp")
-
-
-def shape_of(instruction: Instruction) -> tuple[int, int, int]:
-    """(m, n, k) of the shape modifier."""
-    for modifier in instruction.modifiers:
-        found = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", modifier)
-        if found:
-            return int(found[1]), int(found[2]), int(found[3])
-    raise ValueError("no matrix shape")
-
-
-def kinds_after_shape(instruction: Instruction) -> list[str]:
-    """The type modifiers, which stand after the shape (4-bit and 1-bit ones included)."""
-    names = list(instruction.modifiers)
-    at = next(index for index, name in enumerate(names) if re.fullmatch(r"m\d+n\d+(k\d+)?", name))
-    return [name for name in names[at + 1 :] if name not in _EXTRAS]
+from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm, form_of, operand_registers, selectors
+from cuttle.lower.ops.tensor import Element
+from cuttle.lower.ops.tiles import Row, columns_of, double_sum, float_sum, integer_sum, rows_of
+from cuttle.ptx.ir import Immediate, Instruction, Vector
 
 
 def unpack_accumulators(emitter: Emitter, registers: Sequence[Value], kind: str) -> list[Value]:
-    """Accumulator registers as values to add to: f16 pairs widen to float."""
+    """Accumulator registers as values of their type, two to a register for f16."""
     if kind == "f64":
         return [emitter.bitcast(register, "double") for register in registers]
     if kind == "f32":
         return [emitter.bitcast(register, "float") for register in registers]
     if kind == "s32":
         return list(registers)
-    values: list[Value] = []
-    for register in registers:
-        halves = (as_half(emitter, part) for part in unpack(emitter, register))
-        values.extend(emitter.cast("fpext", half, "float") for half in halves)
-    return values
+    return [as_half(emitter, part) for register in registers for part in unpack(emitter, register)]
 
 
 def pack_accumulators(emitter: Emitter, values: Sequence[Value], kind: str) -> tuple[Value, ...]:
-    """The inverse: results as registers of the destination kind."""
-    if kind == "f64" or kind == "s32":
+    """The inverse: results (floats may be wider than the kind) as registers of the destination kind."""
+    if kind != "f16":
+        values = [force_canonical(emitter, value) if kind == "f32" else value for value in values]
         return tuple(emitter.as_bits(value) for value in values)
-    if kind == "f32":
-        return tuple(emitter.as_bits(force_canonical(emitter, value)) for value in values)
     halves = [force_canonical(emitter, emitter.cast("fptrunc", value, "half")) for value in values]
     return tuple(pack(emitter, halves[index], halves[index + 1]) for index in range(0, len(halves), 2))
 
@@ -67,44 +49,136 @@ def split_registers(instruction: Instruction, operands: Sequence[Value]) -> list
     return groups
 
 
-def product_of(machine: Machine, instruction: Instruction, a_kind: str, b_kind: str) -> Product:
-    for kind in (a_kind, b_kind):
+def checked_form(machine: Machine, instruction: Instruction) -> MatrixForm:
+    """The instruction's form; refuses what is not one of the row's."""
+    form = form_of(instruction.opcode, instruction.modifiers)
+    if form is None:
+        machine.refuse("this form of matrix multiplication")
+    assert form is not None
+    for kind in (form.a_kind, form.b_kind):
         if kind not in ELEMENT_BITS:
             machine.refuse(f"matrix elements of type {kind}")
-    return Product(a_kind, b_kind, "and" if instruction.has("and") else "xor")
+    wanted = operand_registers(form)
+    for index, count in wanted.items():
+        operand = instruction.operands[index]
+        if count != (len(operand.elements) if isinstance(operand, Vector) else 1):
+            machine.refuse("this shape of matrix multiplication")
+    return form
 
 
-def add_integers(emitter: Emitter, instruction: Instruction, sums: Sequence[Value], c: Sequence[Value]) -> list[Value]:
-    """Integer products onto the accumulators, which saturate with `.satfinite`."""
-    if instruction.has("satfinite"):
-        return [emitter.intrinsic("llvm.sadd.sat", [x, y]) for x, y in zip(c, sums, strict=True)]
-    return [emitter.add(x, y) for x, y in zip(c, sums, strict=True)]
+def tile_sums(
+    emitter: Emitter, instruction: Instruction, form: MatrixForm, rows: Sequence[Row],
+    column: Callable[[int, int], Row], accumulators: Sequence[Value],
+) -> list[Value]:  # fmt: skip
+    """The accumulators (row half slowest, two columns each) plus the products; `column(mh, n)` goes with row half mh."""
+    results: list[Value] = []
+    for index, addend in enumerate(accumulators):
+        row, other = rows[index // 2], column(index // 2, index % 2)
+        if form.a_kind in INTEGERS:
+            operation = "and" if instruction.has("and") else "xor"
+            total = integer_sum(emitter, row, other, form.a_kind, operation)
+            saturate = instruction.has("satfinite")
+            results.append(emitter.intrinsic("llvm.sadd.sat", [addend, total]) if saturate else emitter.add(addend, total))
+        elif form.a_kind == "f64":
+            mode = next((name for name in ("rz", "rm", "rp") if instruction.has(name)), "rn")
+            results.append(double_sum(emitter, row, other, addend, mode))
+        else:
+            # With an f32 on either side the instruction accumulates in f32, and narrows at the end.
+            if addend.type == "half" and form.d_kind == "f32":
+                addend = emitter.cast("fpext", addend, "float")
+            results.append(float_sum(emitter, form, row, other, addend))
+    return results
 
 
 def mma(machine: Machine, instruction: Instruction, *operands: Value) -> tuple[Value, ...]:
-    """`mma.sync`: D = A * B + C on a warp's registers.
+    """`mma.sync`: D = A * B + C on a warp's registers, with a tensor core's accumulation. 9.7.14.5.14."""
+    e = machine.emitter
+    form = checked_form(machine, instruction)
+    a, b, c = split_registers(instruction, operands)[:3]
+    if form.volta:
+        return pack_accumulators(e, volta.multiply(machine, instruction, form, a, b, c), form.d_kind)
+    accumulators = unpack_accumulators(e, c, form.c_kind)
+    rows, columns = rows_of(machine, a, form.m // 8, form.a_kind), columns_of(machine, b, form.b_kind)
+    results = tile_sums(e, instruction, form, rows, lambda _, n: columns[n], accumulators)
+    return pack_accumulators(e, results, form.d_kind)
 
-    Integers and f64 are exact. Floating accumulation is fused in f32 with k ascending; tensor cores add several
-    products at once and truncate, so the last bits may differ. 9.7.14.5.14.
+
+# -- sparse ----------------------------------------------------------------------------------------------------------
+
+
+def _codes(machine: Machine, form: MatrixForm, metadata: Value, selector: int) -> list[Callable[[int, int], Value]]:
+    """For each row half: bit `b` of the code of stored group `g` (i1 values), as a function of (g, b).
+
+    A lane's low half-word belongs to row `group`, the high one to row `group + 8`; consecutive k lie in consecutive
+    lanes of the quad, which the selector chooses when one register each would hold more than there is. 9.7.14.6.2.
     """
     e = machine.emitter
-    m, n, k = shape_of(instruction)
-    kinds = kinds_after_shape(instruction)
-    if (m, n, k) == (8, 8, 4) and "f64" not in kinds:
-        machine.refuse("mma.m8n8k4 of Volta")
-    if len(kinds) != 4 or any("::" in name for name in instruction.modifiers):
-        machine.refuse("this form of mma")
-    d_kind, a_kind, b_kind, c_kind = kinds
-    product = product_of(machine, instruction, a_kind, b_kind)
-    a, b, c = split_registers(instruction, operands)
-    elements = 32 * per_register(a_kind) if a_kind == "b1" else per_register(a_kind)
-    if len(b) != k // (4 * elements) or len(a) != len(b) * (m // 8) or n != 8:
-        machine.refuse("this shape of mma")
-    accumulators = unpack_accumulators(e, c, c_kind)
-    if a_kind in INTEGERS:
-        sums = multiply_tile(machine, product, a, b, [e.const("i32", 0)] * len(accumulators))
-        return tuple(add_integers(e, instruction, sums, accumulators))
-    return pack_accumulators(e, multiply_tile(machine, product, a, b, accumulators), d_kind)
+    code_bits = 4 if form.a_kind == "tf32" else 2
+    count = 4 // selectors(form)
+    quad = e.and_(machine.lane_index(), e.const("i32", 28))
+    words = [machine.shuffle(metadata, e.or_(quad, e.const("i32", selector * count + t))) for t in range(count)]
+    per_lane = 16 // code_bits
+
+    def of(mh: int) -> Callable[[int, int], Value]:
+        def bit(group: int, number: int) -> Value:
+            word = words[group // per_lane]
+            place = 16 * mh + code_bits * (group % per_lane) + number
+            return e.icmp("ne", e.and_(word, e.const("i32", 1 << place)), e.const("i32", 0))
+
+        return bit
+
+    return [of(mh) for mh in range(2)]
+
+
+def _choose(emitter: Emitter, condition: Value, a: Element, b: Element) -> Element:
+    exponent = None
+    if a.exponent is not None and b.exponent is not None:
+        exponent = emitter.select(condition, a.exponent, b.exponent)
+    return Element(emitter.select(condition, a.value, b.value), exponent)
+
+
+def _selected(emitter: Emitter, form: MatrixForm, bit: Callable[[int, int], Value], column: Row) -> list[Element]:
+    """The elements of B that meet the stored elements of a row of A, in order."""
+    chosen: list[Element] = []
+    if form.a_kind == "tf32":
+        # 1:2; code 1110 stands for the second of a pair, 0100 for the first.
+        for j in range(form.stored_k):
+            chosen.append(_choose(emitter, bit(j, 3), column[2 * j + 1], column[2 * j]))
+        return chosen
+    width = 2 if form.a_kind in ("s4", "u4") else 1  # elements that go together
+    for group in range(form.stored_k // width):
+        low, high = bit(group, 0), bit(group, 1)
+        first = 4 * width * (group // 2)
+        for i in range(width):
+            options = [column[first + width * index + i] for index in range(4)]
+            upper = _choose(emitter, low, options[3], options[2])
+            chosen.append(_choose(emitter, high, upper, _choose(emitter, low, options[1], options[0])))
+    return chosen
+
+
+def mma_sp(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
+    """`mma.sp`: A holds two of four elements of each row (tf32: one of two), named by the metadata. 9.7.14.6."""
+    e = machine.emitter
+    form = checked_form(machine, instruction)
+    if form.a_kind in ("e4m3", "e5m2") and form.d_kind == "f16":
+        machine.refuse("8-bit floats on an f16 accumulator, which sm_90 does not have")
+    *registers, selector = operands
+    if not isinstance(selector, Immediate):
+        machine.refuse("a sparsity selector that is no constant")
+    if selector.bits >= selectors(form):
+        machine.refuse(f"sparsity selector {selector.bits}")
+    a, b, c, metadata = split_registers(instruction, registers)[:4]
+    rows, columns = rows_of(machine, a, form.m // 8, form.a_kind), columns_of(machine, b, form.b_kind)
+    codes = _codes(machine, form, metadata[0], selector.bits)
+    chosen = {(mh, n): _selected(e, form, codes[mh], columns[n]) for mh in range(2) for n in range(2)}
+    accumulators = unpack_accumulators(e, c, form.c_kind)
+    results = tile_sums(e, instruction, form, rows, lambda mh, n: chosen[mh, n], accumulators)
+    return pack_accumulators(e, results, form.d_kind)
+
+
+def mma_sp_ordered_metadata(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
+    """`mma.sp::ordered_metadata`: the same with the promise that the indices ascend. 9.7.14.6."""
+    return mma_sp(machine, instruction, *operands)
 
 
 # -- moving 8x8 matrices ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Nothing about a texture is known when its kernel is compiled, so every property 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,9 +23,13 @@ from cuttle.abi.texture import (
 )
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.math.approximate import f32
 
 CHANNELS = 4
+
+
+def f32(emitter: Emitter, value: float) -> Value:
+    """The float constant nearest to a number."""
+    return emitter.const("float", int.from_bytes(struct.pack("<f", value), "little"))
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """wmma.load, wmma.mma, wmma.store (PTX ISA 9.0, 9.7.14.4).
 
-The manual leaves the fragments' layout open. Here a fragment is made of the register tiles of `tiles.py`: A of 16-row
-(or one 8-row) blocks, B and the accumulators of 8-column blocks; registers beyond the elements repeat the first ones.
+The manual leaves the fragments' layout open; this is the H200's (tools/record_mma.py). A fragment is made of the
+register tiles of `tiles.py`: A of 16-row (or one 8-row) blocks, B and the accumulators of 8-column blocks; registers
+beyond the elements repeat the first ones. m8n32k16 is the transposed problem, whose A is B's transpose.
 """
 
 from __future__ import annotations
@@ -11,20 +12,16 @@ from typing import Any
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops.matrix import (
-    add_integers,
-    kinds_after_shape,
+    checked_form,
     pack_accumulators,
-    product_of,
-    shape_of,
     split_registers,
+    tile_sums,
     unpack_accumulators,
 )
+from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, kinds_after_shape, shape_of
 from cuttle.lower.ops.memory import space_of
-from cuttle.lower.ops.tiles import ELEMENT_BITS, INTEGERS, multiply_tile
+from cuttle.lower.ops.tiles import columns_of, rows_of
 from cuttle.ptx.ir import Instruction, Vector
-
-# Bits of one accumulator element in memory.
-_ACCUMULATOR_BITS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 
 
 class Fragment:
@@ -34,21 +31,24 @@ class Fragment:
         self.machine = machine
         self.role = role
         self.m, self.n, self.k = shape
+        self.transposed = shape[:2] == (8, 32)
+        if self.transposed:
+            self.m, self.n, self.role = self.n, self.m, {"a": "b", "b": "a"}.get(role, role)
         self.kind = kind
         e = machine.emitter
         lane = machine.lane_index()
         self.group = e.lshr(lane, e.const("i32", 2))
         self.t = e.and_(lane, e.const("i32", 3))
-        bits = {"b1": 1}.get(kind) or ELEMENT_BITS.get(kind, 32)
-        self.bits = bits
+        self.bits = bits = ELEMENT_BITS[kind]
         # Elements side by side in a register: k of A and B, the two columns of an f16 accumulator.
         self.side = (1 if kind == "f64" else 32 // bits) if role in "ab" else (2 if kind == "f16" else 1)
 
     def registers(self) -> list[list[tuple[Value, Value]]]:
         """For each register the (row, column) of its elements."""
-        if self.role == "a":
-            return self._left()
-        return self._right() if self.role == "b" else self._accumulators()
+        places = {"a": self._left, "b": self._right}.get(self.role, self._accumulators)()
+        if self.transposed:
+            return [[(column, row) for row, column in register] for register in places]
+        return places
 
     def _row(self, block: int) -> Value:
         e = self.machine.emitter
@@ -102,8 +102,8 @@ def _memory_form(machine: Machine, instruction: Instruction, stride: Value | Non
     """(fragment, stride in elements as i64, row major) of a load or store."""
     e = machine.emitter
     role = next(name for name in ("a", "b", "c", "d") if instruction.has(name))
-    shape = shape_of(instruction)
-    kind = kinds_after_shape(instruction)[-1]
+    shape = shape_of(instruction.modifiers)
+    kind = kinds_after_shape(instruction.modifiers)[-1]
     row_major = instruction.has("row")
     if stride is None:
         m, n, k = shape
@@ -119,10 +119,10 @@ def wmma_load(
     e = machine.emitter
     fragment, stride, row_major = _memory_form(machine, instruction, stride)
     accumulator = fragment.role not in "ab"
-    bits = _ACCUMULATOR_BITS[fragment.kind] if accumulator else fragment.bits
+    bits = fragment.bits
     space = space_of(instruction)
     # A register's elements are adjacent in memory along k: rows of A, columns of B.
-    adjacent = (fragment.role == "a") == row_major if not accumulator else row_major
+    adjacent = (accumulator or fragment.role == "a") == (row_major != fragment.transposed)
     registers: list[Value] = []
     for places in fragment.registers():
         if adjacent or len(places) == 1:
@@ -156,7 +156,7 @@ def wmma_store(machine: Machine, instruction: Instruction, address: Any, *operan
     count = len(source.elements) if isinstance(source, Vector) else 1
     stride_operand = operands[count] if len(operands) > count else None
     fragment, stride, row_major = _memory_form(machine, instruction, stride_operand)
-    bits = _ACCUMULATOR_BITS[fragment.kind]
+    bits = fragment.bits
     for register, places in zip(operands[:count], fragment.registers(), strict=True):
         for index, element in enumerate(places):
             part = e.as_bits(register)
@@ -166,36 +166,26 @@ def wmma_store(machine: Machine, instruction: Instruction, address: Any, *operan
             machine.store(space_of(instruction), bits, place, [part])
 
 
-def _kinds(machine: Machine, instruction: Instruction) -> tuple[str, str, str, str]:
-    """(d, a, b, c): the f16 forms name only d and c."""
-    kinds = kinds_after_shape(instruction)
-    if len(kinds) == 2:
-        return kinds[0], "f16", "f16", kinds[1]
-    if len(kinds) != 4:
-        machine.refuse("this form of wmma.mma")
-    return kinds[0], kinds[1], kinds[2], kinds[3]
-
-
 def wmma_mma(machine: Machine, instruction: Instruction, *operands: Value) -> tuple[Value, ...]:
-    """`wmma.mma`: D = A * B + C on fragments, tile by tile; accuracy as `mma`. 9.7.14.4.5."""
+    """`wmma.mma`: D = A * B + C on fragments, tile by tile, with the accumulation of `mma`. 9.7.14.4.5."""
     e = machine.emitter
-    m, n, k = shape_of(instruction)
-    d_kind, a_kind, b_kind, c_kind = _kinds(machine, instruction)
-    product = product_of(machine, instruction, a_kind, b_kind)
+    form = checked_form(machine, instruction)
     a, b, c = split_registers(instruction, operands)
-    side = 32 if a_kind == "b1" else 1 if a_kind == "f64" else 32 // ELEMENT_BITS[a_kind]
-    halves = k // (4 * side)
+    m, n = form.m, form.n
+    if (m, n) == (8, 32):
+        a, b, m, n = b, a, n, m
     row_halves = 2 if m >= 16 else 1
-    values = unpack_accumulators(e, c, c_kind)
-    integer = a_kind in INTEGERS
+    tiles, blocks = m // (8 * row_halves), n // 8
+    # f16 fragments repeat themselves.
+    per_element = 1 if form.a_kind == "f64" else 32 // ELEMENT_BITS[form.a_kind]
+    halves = form.k // (4 * per_element)
+    accumulators = unpack_accumulators(e, c, form.c_kind)
     results: list[Value] = []
-    per_tile = 2 * row_halves
-    for tile in range(m // (8 * row_halves)):
-        left = a[tile * row_halves * halves : (tile + 1) * row_halves * halves]
-        for block in range(n // 8):
-            at = len(results)
-            old = values[at : at + per_tile]
-            start = [e.const("i32", 0)] * per_tile if integer else old
-            sums = multiply_tile(machine, product, left, b[block * halves : (block + 1) * halves], start)
-            results.extend(add_integers(e, instruction, sums, old) if integer else sums)
-    return tuple(results) if integer else pack_accumulators(e, results, d_kind)
+    rights = [columns_of(machine, b[i * halves : (i + 1) * halves], form.b_kind) for i in range(blocks)]
+    size = row_halves * halves
+    for tile in range(tiles):
+        rows = rows_of(machine, a[tile * size : (tile + 1) * size], row_halves, form.a_kind)
+        for columns in rights:
+            old = accumulators[len(results) : len(results) + 2 * row_halves]
+            results.extend(tile_sums(e, instruction, form, rows, lambda _, n, columns=columns: columns[n], old))
+    return pack_accumulators(e, results, form.d_kind)

@@ -91,6 +91,44 @@ def neg(operands: Operands) -> Shape | None:
     return checked(operands, operands.bits, a.kind, tuple(-x for x in a.offsets), a.zeros, flipped)
 
 
+def narrow_bounds(shape: Shape, bits: int) -> Shape:
+    """The shape with bounds as those of a signed number of that width: a constant may be written as unsigned."""
+    if shape.low is None or shape.high is None:
+        return shape
+    if -(1 << (bits - 1)) <= shape.low and shape.high < 1 << (bits - 1):
+        return shape
+    shape = narrow_constant(shape, bits)
+    if shape.constant is not None and shape.constant < 0:
+        return shape
+    return make(shape.kind, shape.offsets, shape.zeros)
+
+
+def rule_operands(instruction: Instruction, shapes: list[Shape], segment: int) -> Operands:
+    """What a rule gets: shapes of the sources in an instruction whose type is that wide."""
+    bits = TYPE_BITS.get(instruction.type, 32)
+    wide = 2 * bits if instruction.has("wide") else bits
+    return Operands(
+        instruction, [narrow_bounds(shape, wide if index == 2 else bits) for index, shape in enumerate(shapes)], bits, segment
+    )
+
+
+def factors(operands: Operands) -> tuple[Shape, Shape]:
+    """The two factors of `mul` and `mad`, as they are multiplied."""
+    a, b = operands.shapes[:2]
+    if not widening(operands):
+        return a, b
+    signed = operands.instruction.type.startswith("s")
+    return widened(a, operands.bits, signed), widened(b, operands.bits, signed)
+
+
+def folds_factors(operands: Operands) -> bool:
+    """Whether a product with scalar bases comes from two factors that have the offsets of each segment in their bases."""
+    if operands.instruction.opcode not in ("mul", "mad") or operands.instruction.has("hi"):
+        return False
+    a, b = factors(operands)
+    return a.constant is None and b.constant is None and not (a.flat and b.flat)
+
+
 def product(operands: Operands, a: Shape, b: Shape, bits: int) -> Shape | None:
     """Shape of a*b computed without loss modulo 2**bits."""
     if a.is_vector or b.is_vector:
@@ -128,13 +166,7 @@ def mul(operands: Operands) -> Shape | None:
     instruction = operands.instruction
     if instruction.has("hi"):
         return None
-    a, b = operands.shapes[:2]
-    if not widening(operands):
-        a, b = narrow_constant(a, operands.bits), narrow_constant(b, operands.bits)
-        return product(operands, a, b, operands.bits)
-    signed = instruction.type.startswith("s")
-    a, b = widened(a, operands.bits, signed), widened(b, operands.bits, signed)
-    return product(operands, a, b, 2 * operands.bits)
+    return product(operands, *factors(operands), 2 * operands.bits if widening(operands) else operands.bits)
 
 
 def widened(shape: Shape, bits: int, signed: bool) -> Shape:
@@ -159,12 +191,7 @@ def mad(operands: Operands) -> Shape | None:
     if instruction.has("hi") or instruction.has("cc"):
         return None
     bits = 2 * operands.bits if widening(operands) else operands.bits
-    a, b = operands.shapes[:2]
-    if widening(operands):
-        a, b = (widened(shape, operands.bits, instruction.type.startswith("s")) for shape in (a, b))
-    else:
-        a, b = narrow_constant(a, operands.bits), narrow_constant(b, operands.bits)
-    middle = product(operands, a, b, bits)
+    middle = product(operands, *factors(operands), bits)
     if middle is None:
         return None
     return add(Operands(operands.instruction, [middle, operands.shapes[2]], bits, operands.segment))

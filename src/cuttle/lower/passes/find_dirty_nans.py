@@ -7,12 +7,16 @@ of a matrix product) then pay nothing. `carries_on` says which instructions neit
 
 from __future__ import annotations
 
-from cuttle.lower.passes.graph import Graph, Node, Phi
+from cuttle.lower.passes.graph import Graph, Node
+from cuttle.ptx.ir import Immediate
 
 # Instructions whose f32 results are left as the CPU gives them.
 LAZY = frozenset(("add", "sub", "mul", "mad", "fma", "min", "max"))
 # Instructions to whose f32 operands any NaN is the same.
 INDIFFERENT = LAZY | {"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh", "setp", "set"}
+
+# Instructions whose f32 results are numbers or the canonical NaN.
+ARITHMETIC = LAZY | {"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
 
 
 def carries_on(node: Node) -> bool:
@@ -36,28 +40,70 @@ def is_lazy(node: Node) -> bool:
 
 
 def find_dirty_nans(graph: Graph) -> set[int]:
-    """Ids of the values that must be made canonical before their bits are looked at."""
+    """Ids of the values that are lazy: they must be made canonical before their bits are looked at.
+
+    A phi (or a guarded result) is lazy only if nothing that comes into it is a bit pattern of the program's own, such as a
+    loaded NaN, which must be kept; elsewhere lazy values are made canonical on their way into it. A lazy instruction whose
+    result is not among these ids has to give the canonical NaN at once.
+    """
+    own_bits = find_own_bits(graph)
     dirty: set[int] = set()
-    users: dict[int, list[Phi | Node]] = {}
+    users: dict[int, list[int]] = {}
+    for block in graph.blocks:
+        for phi in block.phis:
+            if phi.result not in own_bits:
+                for value in phi.incoming.values():
+                    users.setdefault(value, []).append(phi.result)
+        for node in block.nodes:
+            for index, result in enumerate(node.results):
+                if result is None or result in own_bits:
+                    continue
+                merge = node.merges[index] if index < len(node.merges) else None
+                if merge is not None:
+                    users.setdefault(merge, []).append(result)
+                if is_lazy(node):
+                    dirty.add(result)
+    pending = list(dirty)
+    while pending:
+        for result in users.get(pending.pop(), ()):
+            if result not in dirty:
+                dirty.add(result)
+                pending.append(result)
+    return dirty
+
+
+def find_own_bits(graph: Graph) -> set[int]:
+    """Ids of the values that may be a NaN with a pattern of the program's own: not the result of f32 arithmetic."""
+    own: set[int] = set()
+    users: dict[int, list[int]] = {}
     for block in graph.blocks:
         for phi in block.phis:
             for value in phi.incoming.values():
-                users.setdefault(value, []).append(phi)
+                users.setdefault(value, []).append(phi.result)
         for node in block.nodes:
-            for merge in node.merges:
+            arithmetic = is_arithmetic(node)
+            for index, result in enumerate(node.results):
+                if result is None:
+                    continue
+                merge = node.merges[index] if index < len(node.merges) else None
                 if merge is not None:
-                    users.setdefault(merge, []).append(node)
-            if is_lazy(node):
-                dirty.update(result for result in node.results if result is not None)
-    pending = list(dirty)
+                    users.setdefault(merge, []).append(result)
+                if not arithmetic:
+                    own.add(result)
+    pending = list(own)
     while pending:
-        for user in users.get(pending.pop(), ()):
-            if isinstance(user, Phi):
-                results = [user.result]
-            else:
-                results = [result for result in user.results if result is not None]
-            for result in results:
-                if result not in dirty:
-                    dirty.add(result)
-                    pending.append(result)
-    return dirty
+        for result in users.get(pending.pop(), ()):
+            if result not in own:
+                own.add(result)
+                pending.append(result)
+    return own
+
+
+def is_arithmetic(node: Node) -> bool:
+    """Whether the node's result is a number or the canonical NaN."""
+    if node.opcode == "mov":
+        source = node.operands[0] if len(node.operands) == 1 else None
+        return isinstance(source, Immediate) and source.bits & 0x7FFFFFFF <= 0x7F800000
+    if node.opcode == "cvt":
+        return node.instruction.types[0] == "f32" and node.instruction.types[-1][0] in "us"
+    return is_lazy(node) or node.opcode in ARITHMETIC and node.instruction.types == ("f32",)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cuttle.lower.passes import shape as shapes
-from cuttle.lower.passes.affine_rules import AFFINE, Operands
+from cuttle.lower.passes.affine_rules import AFFINE, narrow_bounds, rule_operands
 from cuttle.lower.passes.dominance import post_dominators
 from cuttle.lower.passes.graph import (
     Graph,
@@ -27,7 +27,7 @@ from cuttle.lower.passes.graph import (
 from cuttle.lower.passes.infer_divergence import Influence, influence_of
 from cuttle.lower.passes.loops import LoopForest
 from cuttle.lower.passes.shape import UNIFORM, VECTOR, Shape
-from cuttle.ptx.ir import TYPE_BITS, Immediate, SpecialRegister, Symbol
+from cuttle.ptx.ir import Immediate, SpecialRegister, Symbol
 
 WIDEN_AFTER = 4
 
@@ -132,11 +132,11 @@ class ShapeAnalysis:
         return True
 
     def fit(self, value: int, shape: Shape) -> Shape:
-        """Predicates and 128-bit values have no offsets and no segments."""
+        """Predicates and 128-bit values have no offsets and no segments; bounds are those of a signed number."""
         bits = self.graph.values[value].bits
         if bits in (1, 128) and not shape.is_uniform:
             return VECTOR
-        return shape
+        return narrow_bounds(shape, bits)
 
     def phi_shape(self, block: int, phi: Phi) -> Shape:
         if block in self.divergent_joins or self.timeless:
@@ -210,6 +210,9 @@ class ShapeAnalysis:
     def result_shape(self, node: Node, index: int, sources: list[Shape]) -> Shape:
         opcode = node.opcode
         instruction = node.instruction
+        if self.timeless and opcode in (*UNIFORM_RESULT, "vote", "redux.sync", "bar", "barrier"):
+            # Other lanes execute it another time, with another result, while these lanes still use theirs.
+            return VECTOR
         if opcode in UNIFORM_RESULT:
             return UNIFORM
         if opcode in ("vote", "redux.sync"):
@@ -232,8 +235,7 @@ class ShapeAnalysis:
                 not any(name.startswith(("f", "bf")) or name.endswith(("x2", "x4")) for name in types)
                 or opcode == "mov"
             ):
-                bits = TYPE_BITS.get(instruction.type, 32)
-                ranged = rule(Operands(instruction, sources, bits, self.facts.segment))
+                ranged = rule(rule_operands(instruction, sources, self.facts.segment))
                 if ranged is not None:
                     return ranged
         if all(source.is_uniform for source in sources):
