@@ -53,7 +53,7 @@ from tools.record_ptx import HEADER, Gpu
 LAYOUT = {
     "f16": (5, 10), "bf16": (8, 7), "tf32": (8, 23), "f32": (8, 23), "f64": (11, 52), "e4m3": (4, 3), "e5m2": (5, 2),
 }  # fmt: skip
-MODES = ("near", "wide", "full", "sparse", "cancel", "tiny", "huge", "special")
+MODES = ("near", "wide", "full", "sparse", "cancel", "tiny", "huge", "special", "floor")
 # Exponents of products that reach the ends of f32, f64 or f16 accumulators.
 EDGES = {"bf16": 64, "tf32": 64, "f64": 512}
 
@@ -91,6 +91,12 @@ def ranges(kind: str, mode: str, accumulator: str) -> tuple[int, int, int, int]:
         bottom = {"f16": -24, "e4m3": -9, "e5m2": -16}.get(kind, -edge - 14)
         end = {"f16": -24, "f32": -149, "f64": -1074}[accumulator]
         return bottom, bottom + 14, max(2 * bottom, end), 2 * bottom + 30
+    if mode == "floor":
+        # Powers of two whose products are around the last bits of the accumulator.
+        least = {"f16": (-24, -8, -48, -14), "e4m3": (-9, -1, -18, -8), "e5m2": (-16, -6, -32, -12)}
+        if kind in least:
+            return least[kind]
+        return (-88, -64, -149, -127) if kind != "f64" else (-550, -500, -1074, -1020)
     if mode == "huge":
         if accumulator == "f16":
             return 4, 7, 12, 15
@@ -117,7 +123,9 @@ def draw(kind: str, mode: str, role: str, partner: str, number: int, index: int)
             # Near the ends of the range, where sums wrap or saturate.
             value = (0x7FFFFFFF - value % 70000) if index & 1 else (0x80000000 + value % 70000)
         elif mode == "wide" and kind != "b1":
-            value = (0, 1 << ELEMENT_BITS[kind] - 1, (1 << ELEMENT_BITS[kind]) - 1, (1 << ELEMENT_BITS[kind] - 1) - 1)[value & 3]
+            value = (0, 1 << ELEMENT_BITS[kind] - 1, (1 << ELEMENT_BITS[kind]) - 1, (1 << ELEMENT_BITS[kind] - 1) - 1)[
+                value & 3
+            ]
         return value
     exponent_bits, mantissa_bits = LAYOUT[kind]
     if role == "ab":
@@ -132,11 +140,28 @@ def draw(kind: str, mode: str, role: str, partner: str, number: int, index: int)
         nan = infinity | 1 << (mantissa_bits - 1) | fraction
         if kind == "e4m3":
             return (0, size, 0x7F, 0xFF, 1, 0x7E, 0x81, 0xFE, 0x08)[index]
-        return (0, size, infinity, infinity | size, nan, infinity | 1 | size, 1, infinity - 1, size | 1 << mantissa_bits)[index]
+        return (
+            0,
+            size,
+            infinity,
+            infinity | size,
+            nan,
+            infinity | 1 | size,
+            1,
+            infinity - 1,
+            size | 1 << mantissa_bits,
+        )[index]
     if mode == "sparse":
         if index % 5 < 3:
             return int(negative) << (exponent_bits + mantissa_bits)
         fraction = (0, 0, (1 << mantissa_bits) - 1, 1, fraction)[(number >> 100) % 5]
+    if mode == "floor":
+        if index % 4 < (2 if role == "ab" else 3):
+            return 0
+        if kind == "f16" and role == "ab":
+            # Half of the last place of a subnormal result, or less than that by far.
+            exponent = (-13, -12, -13, -12, -24, -23, -22, -21)[(number >> 64) % 8]
+        fraction = (0, 0, 1 << (mantissa_bits - 1), (1 << mantissa_bits) - 1)[(number >> 100) % 4]
     if mode == "cancel":
         fraction &= -1 << max(mantissa_bits - 3, 0) | int(index % 7 == 0)
     if mode == "full" and role == "ab" and kind in ("e4m3", "e5m2"):
@@ -157,12 +182,14 @@ def elements(kind: str, mode: str, role: str, partner: str, count: int, seed: st
 
 
 def metadata(form: MatrixForm, seed: str, wild: bool) -> bytes:
-    """32 lanes of sparsity metadata: pairs of indices in ascending order, or any bits at all if `wild`."""
+    """32 lanes of sparsity metadata: pairs of indices in ascending order, or any at all if `wild` (not for tf32)."""
     random = hashlib.shake_128(seed.encode()).digest(256)
-    if wild:
+    if wild and form.a_kind != "tf32":
         return random[:128]
     table = (0b1110, 0b0100) if form.a_kind == "tf32" else (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110)
-    return bytes(table[x % len(table)] | table[y % len(table)] << 4 for x, y in zip(random[::2], random[1::2], strict=True))
+    return bytes(
+        table[x % len(table)] | table[y % len(table)] << 4 for x, y in zip(random[::2], random[1::2], strict=True)
+    )
 
 
 # -- forms -----------------------------------------------------------------------------------------------------------
@@ -351,9 +378,7 @@ def finish(prefix: str, count: int, width: int) -> list[str]:
     return [*lines, "ret;", "}"]
 
 
-def assemble(
-    kernels: list[tuple[int, str]], folder: Path, part: int, ptxas: str, target: str
-) -> tuple[Path, set[int]]:
+def assemble(kernels: list[tuple[int, str]], folder: Path, part: int, ptxas: str, target: str) -> tuple[Path, set[int]]:
     """One cubin of the kernels that ptxas takes; returns it with the numbers of those it refused."""
     refused: set[int] = set()
     source, cubin = folder / f"mma{part}.ptx", folder / f"mma{part}.cubin"
@@ -445,9 +470,7 @@ def main() -> None:
     with ThreadPoolExecutor(jobs) as threads:
         done = list(
             threads.map(
-                lambda item: assemble(
-                    [(n, kernels[n]) for n in item[1]], work, item[0], options.ptxas, options.target
-                ),
+                lambda item: assemble([(n, kernels[n]) for n in item[1]], work, item[0], options.ptxas, options.target),
                 enumerate(groups),
             )
         )

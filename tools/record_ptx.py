@@ -41,6 +41,10 @@ HEADER = ".version 9.0\n.target {target}\n.address_size 64\n"
 _ALL_16 = [(0, 1, 65536)]
 _BINADE = [(0x3F800000, 64, 131072), (0x3F812345, 1, 8192), (0x3FD00000, 1, 8192)]
 _TWO = [*_BINADE, (0x40000000, 64, 131072)]
+_ANY = [(12345, 2654435761, 4096)]  # all kinds of operands: the step wraps around many times
+_ANY_64 = [(987654321, 11400714819323198485, 2048)]
+_OCTAVES = [(field << 23, 1024, 8192) for field in range(118, 124)]
+_HIGH_WORDS = [(0x3FF << 52, 1 << 37, 32768)]
 SWEEPS: tuple[tuple[str, list[tuple[int, int, int]]], ...] = (
     ("rcp.approx.ftz.f32", [*_BINADE, (0x7E000000, 1024, 24576), (0x00000000, 4096, 8192)]),
     ("rcp.approx.f32", [(0x3F800000, 1024, 8192), (0x7E000000, 1024, 24576), (0x00000000, 1024, 32768)]),
@@ -56,6 +60,15 @@ SWEEPS: tuple[tuple[str, list[tuple[int, int, int]]], ...] = (
     ("cos.approx.ftz.f32", [*_TWO, (0x40800000, 128, 65536), (0x3C000000, 1024, 32768), (0x41000000, 8192, 16384)]),
     ("sin.approx.f32", [(0x3C000000, 8192, 8192)]),
     ("cos.approx.f32", [(0x3C000000, 8192, 8192)]),
+    *((f"{name}.approx{ftz}.f32", _ANY) for name in "rcp rsqrt sqrt lg2 ex2 sin cos".split() for ftz in ("", ".ftz")),
+    (
+        "ex2.approx.ftz.f32",
+        [(sign | field << 23, 488, 4096) for field in (120, 115, 110, 104, 102) for sign in (0, 1 << 31)],
+    ),
+    ("tanh.approx.f32", [*_OCTAVES, *((field << 23, 976, 8192) for field in range(123, 131)), (777, 2654435761, 4096)]),
+    ("rcp.approx.ftz.f64", [*_HIGH_WORDS, *_ANY_64]),
+    ("rsqrt.approx.ftz.f64", [*_HIGH_WORDS, (0x400 << 52, 1 << 37, 32768), *_ANY_64]),
+    ("rsqrt.approx.f64", _ANY_64),
     ("tanh.approx.f32", [(0x3D800000, 512, 131072), (0x3F800000, 1, 8192), (0x38000000, 8192, 8192)]),
     ("ex2.approx.f16", _ALL_16),
     ("ex2.approx.ftz.bf16", _ALL_16),
@@ -270,7 +283,9 @@ def record(forms: list[Form], cubins: list[tuple[Path, set[int], list[int]]], ou
     blobs: list[bytes] = []
     sweeps: list[dict[str, object]] = []
     sweep_blobs: list[bytes] = []
-    by_name = dict(SWEEPS)
+    by_name: dict[str, list[tuple[int, int, int]]] = {}
+    for name, runs in SWEEPS:
+        by_name.setdefault(name, []).extend(runs)
 
     def fetch(size: int) -> bytes:
         host = ctypes.create_string_buffer(size)

@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -99,20 +100,16 @@ def undo_differences(raw: bytes, size: int) -> list[int]:
     """The inverse of the recorder's second differences in byte planes."""
     count = len(raw) // size
     mask = (1 << 8 * size) - 1
-    values: list[int] = []
-    before = slope = 0
-    planes = [raw[plane * count : (plane + 1) * count] for plane in range(size)]
-    for parts in zip(*planes, strict=True):
-        change = int.from_bytes(bytes(parts), "little")
-        change = (change >> 1) ^ (mask if change & 1 else 0)
-        slope = slope + change & mask
-        before = before + slope & mask
-        values.append(before)
-    return values
+    interleaved = bytearray(len(raw))
+    for plane in range(size):
+        interleaved[plane::size] = raw[plane * count : (plane + 1) * count]
+    changes = memoryview(interleaved).cast({1: "B", 2: "H", 4: "I", 8: "Q"}[size])
+    slopes = accumulate((change >> 1) ^ (mask if change & 1 else 0) for change in changes)
+    return [value & mask for value in accumulate(slope & mask for slope in slopes)]
 
 
-def sweeps(path: Path = SWEEPS, pattern: str = "") -> Iterator[Record]:
-    """The dense sweeps of unary functions."""
+def sweeps(path: Path = SWEEPS, pattern: str = "", sample: int = 1) -> Iterator[Record]:
+    """The dense sweeps of unary functions, or every `sample`th element of them."""
     header, body = load(path)
     at = 0
     for item in header["sweeps"]:
@@ -122,8 +119,9 @@ def sweeps(path: Path = SWEEPS, pattern: str = "") -> Iterator[Record]:
             continue
         form = form_of(item["form"])
         size = item["bytes"] // item["count"]
-        operands = [item["first"] + k * item["step"] for k in range(item["count"])]
-        yield Record(form, [operands], [undo_differences(raw, size)])
+        mask = (1 << form.sources[0][1]) - 1
+        operands = [item["first"] + k * item["step"] & mask for k in range(item["count"])]
+        yield Record(form, [operands[::sample]], [undo_differences(raw, size)[::sample]])
 
 
 def run(chosen: list[Record], lanes: int = 16) -> list[list[list[int]]]:
@@ -131,13 +129,9 @@ def run(chosen: list[Record], lanes: int = 16) -> list[list[list[int]]]:
 
 
 def bound(form: Form) -> int:
-    """The ulp the row allows this form: 0 unless it is an approximation."""
-    row = OPCODES[form.instruction.opcode]
-    approximate = form.instruction.has("approx") or form.instruction.has("full")
-    if not approximate:
-        return 0
-    found = re.fullmatch(r"ulp\((\d+)\)", row.status)
-    return int(found[1]) if found else 2
+    """The ulp the opcode's row allows: 0 if its status is `exact`."""
+    found = re.fullmatch(r"ulp\((\d+)\)", OPCODES[form.instruction.opcode].status)
+    return int(found[1]) if found else 0
 
 
 def distance(type_name: str, a: int, b: int) -> int:

@@ -1,36 +1,43 @@
-"""Every op form compiles for RDNA3 and RDNA4: op functions hold no intrinsics of another target."""
+"""Op forms compile for RDNA3 and RDNA4: op functions hold no intrinsics of another target.
+
+By default an eighth of the forms; all of them: `pytest -m slow tests/ops/test_compile_amdgpu.py`.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-PARTS = 2
+PARTS = 8
+TARGETS = ("gfx1100", "gfx1200")
 
 
-@pytest.mark.parametrize("target", ["gfx1100", "gfx1200"])
-def test_forms_compile(target: str) -> None:
+def compiled(target: str, part: int) -> int:
+    """How many forms of a part compile; none may fail or be refused but for 128-bit atomics and matrix shapes."""
     script = str(Path(__file__).with_name("compile_amdgpu.py"))
-    workers = [
-        subprocess.Popen(
-            [sys.executable, script, target, str(part), str(PARTS)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for part in range(PARTS)
-    ]
-    total = 0
-    for worker in workers:
-        output, errors = worker.communicate(timeout=300)
-        assert worker.returncode == 0, errors[-2000:]
-        found = re.search(r"compiled (\d+)", output)
-        assert found, output
-        total += int(found[1])
-        refused = [line for line in output.splitlines() if line.startswith("refused") and "128-bit" not in line]
-        assert not refused, refused
-    assert total > 1500
+    command = [sys.executable, script, target, str(part), str(PARTS)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    allowed = re.compile("128-bit|matrix multiplication")
+    refused = [line for line in result.stdout.splitlines() if line.startswith("refused") and not allowed.search(line)]
+    assert not refused, refused
+    found = re.search(r"compiled (\d+)", result.stdout)
+    assert found, result.stdout
+    return int(found[1])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sample_of_forms_compiles(target: str) -> None:
+    assert compiled(target, TARGETS.index(target)) > 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_forms_compile(target: str) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        assert sum(pool.map(lambda part: compiled(target, part), range(PARTS))) > 1500

@@ -1,4 +1,7 @@
-"""Every recorded form gives on the CPU what an NVIDIA H200 gave, bit for bit; approximations within their rows' ulp."""
+"""Recorded forms give on the CPU what an NVIDIA H200 gave, bit for bit (or within their rows' ulp).
+
+The default run takes a sample; everything: `pytest -m slow tests/ops/test_golden.py` or `python tests/ops/golden.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,8 @@ FAMILIES = ("add|sub", "mul|mad|fma", "div|rem|sad", "abs|neg", "min|max", "setp
             "popc|clz|bfind|fns|brev|bfe|bfi|szext|bmsk|dp4a|dp2a|testp|copysign|addc|subc|v[a-z]")  # fmt: skip
 
 
-@pytest.mark.skipif(not golden.FILE.exists(), reason="no golden values recorded on a GPU are there")
-@pytest.mark.parametrize("names", FAMILIES)
-def test_matches_the_gpu(names: str) -> None:
-    chosen = [record for record in golden.records(pattern=f"^({names})") if golden.supported(record)]
+def differing(chosen: list[golden.Record]) -> list[str]:
+    """A line for each record that differs by more than its row admits."""
     problems: list[str] = []
     for record, answers in zip(chosen, golden.run(chosen), strict=True):
         limit = golden.bound(record.form)
@@ -23,5 +24,36 @@ def test_matches_the_gpu(names: str) -> None:
             if far > limit:
                 problems.append(f"{record.form.name} {[hex(o) for o in operands]}: {ours[0]:#x}, GPU {theirs[0]:#x}")
                 break
+    return problems
+
+
+def recorded(names: str) -> list[golden.Record]:
+    return [record for record in golden.records(pattern=f"^({names})") if golden.supported(record)]
+
+
+@pytest.mark.parametrize("names", FAMILIES)
+def test_matches_the_gpu(names: str) -> None:
+    """All forms of small families, every eighth form of those with hundreds that differ in one modifier."""
+    chosen = recorded(names)
     assert chosen
+    problems = differing(chosen[::8] if len(chosen) > 250 else chosen)
     assert not problems, f"{len(problems)} forms differ:\n" + "\n".join(problems[:20])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", FAMILIES)
+def test_all_forms_match_the_gpu(names: str) -> None:
+    problems = differing(recorded(names))
+    assert not problems, f"{len(problems)} forms differ:\n" + "\n".join(problems[:20])
+
+
+def test_sampled_sweeps() -> None:
+    """Every 61st operand of the dense sweeps of approximate functions."""
+    chosen = list(golden.sweeps(sample=61))
+    assert len(chosen) > 100
+    assert not differing(chosen)
+
+
+@pytest.mark.slow
+def test_sweeps() -> None:
+    assert not differing(list(golden.sweeps()))

@@ -82,6 +82,28 @@ class WarpMachine:
 
         self._each(self._lanes(where), one)
 
+    def atomic(
+        self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
+        want_result: bool, ordering: str, scope: str
+    ) -> Value:  # fmt: skip
+        """Additions of 64-bit words, lane after lane."""
+        assert (operation, type_name) == ("add", "u64")
+        e = self.emitter
+        amounts = e.splat(operands[0], LANES)
+        slot = self._slot(64)
+        e.line(f"store <{LANES} x i64> zeroinitializer, ptr {slot}, align 64")
+
+        def one(lane: int) -> None:
+            pointer = self._pointer(address, lane, 0)
+            old = e.emit("i64", 1, f"load i64, ptr {pointer}, align 8")
+            e.line(f"store {e.add(old, e.extract(amounts, lane)).typed}, ptr {pointer}, align 8")
+            element = e.name()
+            e.line(f"{element} = getelementptr i64, ptr {slot}, i64 {lane}")
+            e.line(f"store {old.typed}, ptr {element}, align 8")
+
+        self._each(self._lanes(), one)
+        return e.emit("i64", LANES, f"load <{LANES} x i64>, ptr {slot}, align 64")
+
     def advance(self, address: Any, offset: int | Value) -> Any:
         if isinstance(offset, int):
             offset = self.emitter.const("i64", offset)

@@ -170,7 +170,7 @@ def test_damaged_cache_entries(start: Start, tmp_path: Path) -> None:
     assert start(WORKS, cache=cache).end()[:2] == (0, "True\n")
     (entry,) = [path for path in cache.rglob("*") if path.is_file()]
     sound = entry.read_bytes()
-    for damaged in (b"", sound[:100], sound[: len(sound) // 2], sound[:-200] + bytes(200), b"x" * len(sound)):
+    for damaged in (b"", sound[: len(sound) // 2], sound[:-200] + bytes(200)):
         entry.write_bytes(damaged)
         assert start(WORKS, cache=cache).end() == (0, "True\n", "")
         assert entry.read_bytes() == sound

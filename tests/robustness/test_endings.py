@@ -40,20 +40,19 @@ while True:  # the rings fill up
 
 
 @pytest.mark.parametrize("text", [COMPILING, ENDLESS, IDLE, BUSY], ids=["compiling", "endless", "idle", "busy"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["killed", "interrupted", "ended"])
 def test_a_program_that_is_ended(start: Start, text: str, how: signal.Signals) -> None:
-    run = start(text, env={"CUTTLE_CACHE": "0"} if text == COMPILING else {})
+    # The default actions, as in a program in C: Python would notice Ctrl-C after its call into the driver only.
+    text = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n" + text
+    run = start(text, env={"CUTTLE_CACHE": "0"} if "slow" in text else {})
     assert run.line() == "launched"
-    if text == COMPILING:
+    if "slow" in text:
         run.find("compile_worker")
     if how == signal.SIGINT:
-        # Ctrl-C goes to the whole group. A Python program would notice it after its call into the driver only.
-        os.killpg(run.process.pid, signal.SIGINT)
-        time.sleep(0.1)
-        os.killpg(run.process.pid, signal.SIGKILL if run.process.poll() is None and text != IDLE else signal.SIGINT)
+        os.killpg(run.process.pid, how)  # the terminal sends it to all
     else:
         os.kill(run.process.pid, how)
-    assert run.end(10)[0] != 0
+    assert run.end(10)[0] == -how
     run.assert_gone()
 
 
@@ -63,6 +62,22 @@ def test_a_device_process_that_does_not_answer(start: Start) -> None:
     run.line()
     worker = run.find("compile_worker")
     os.kill(worker, signal.SIGSTOP)
+    run.process.kill()
+    run.assert_gone()
+
+
+def test_killed_while_the_device_process_reads_a_big_module(start: Start) -> None:
+    """Its loop looks at nothing meanwhile, which would take it 20 s and more."""
+    run = start(
+        """
+p = Program()
+text = "".join(f".visible .entry kernel_{number:020d}() {{ ret; }}\\n" for number in range(600000))
+say("loading")
+p.load(text)
+"""
+    )
+    assert run.line() == "loading"
+    time.sleep(0.7)
     run.process.kill()
     run.assert_gone()
 

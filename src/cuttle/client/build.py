@@ -21,7 +21,14 @@ LIB = CLIENT / "lib"
 ZIG_TARGET = "x86_64-linux-gnu.2.17"
 
 FLAGS = ("-std=gnu11", "-O2", "-g1", "-pthread", "-Wall", "-fno-strict-aliasing", f"-I{GENERATED}")
-LIBRARY_FLAGS = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,-z,nodelete")
+LIBRARY_FLAGS = (
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wl,-soname,libcuda.so.1",
+    "-Wl,-Bsymbolic",
+    "-Wl,-z,nodelete",
+)
 
 
 class NoCompiler(RuntimeError):

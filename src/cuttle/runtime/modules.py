@@ -15,6 +15,7 @@ from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_BASE
 from cuttle.device.shared import SharedMemory
 from cuttle.runtime import memory as memory_kinds
 from cuttle.runtime import results
+from cuttle.runtime.device_runtime import provided_texts
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.results import CudaError
 
@@ -29,7 +30,7 @@ ONE_IMAGE, FATBIN, LINKED_FATBIN = 1, 2, 3
 
 # In the names of NVIDIA's device runtime library, which every `-rdc=true` program is linked with. It serves launches from
 # kernels, which are not supported, by calls into the driver; and its functions would be taken for targets of indirect calls.
-_DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
+DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
 
 _SHARED = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?(?:\.v[24]\s+)?\.(\w+)\s+([\w$%]+)((?:\s*\[\d*\])*)")
 _LOCAL = re.compile(r"\.local\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$%]+)((?:\s*\[\d*\])*)")
@@ -80,11 +81,11 @@ def texts_of(kind: int, objects: Sequence[bytes], capability: tuple[int, int]) -
     texts = []
     for number, data in enumerate(objects[1:], 1):
         text = text_of(data, capability)
-        if _DEVICE_RUNTIME not in text:
+        if DEVICE_RUNTIME not in text:
             texts.append((f"object {number}", text))
     if not texts:
         raise ContainerError("CON-0201", "the linked fat binary names no objects with PTX")
-    return texts
+    return texts + provided_texts(texts)
 
 
 def text_of(data: bytes, capability: tuple[int, int]) -> bytes:

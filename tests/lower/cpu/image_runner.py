@@ -47,6 +47,8 @@ class ImageRunner:
         for offset, name in self.metadata["imports"]:
             address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
             struct.pack_into("<Q", self.memory, offset, address)
+        # As in the executor: code does not write to its own image.
+        assert libc.mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC) == 0
         self.blocks = BLOCKS(self.base + self.metadata["blocks"])
         self.step = STEP(self.base + self.metadata["step"])
         self.services: list[tuple[str, int, tuple[int, ...]]] = []
@@ -114,7 +116,7 @@ class ImageRunner:
         del keep
 
     def finish(self, state: int, records: int, warps: int, *, fresh: bool) -> None:
-        """One block by the general rules: barriers without thread counts, yields."""
+        """One block by the general rules: barriers with and without thread counts, arrivals, yields."""
         raw = (ctypes.c_char * (WARP.bytes * warps)).from_address(records)
 
         def field(warp: int, name: str) -> int:
@@ -122,22 +124,43 @@ class ImageRunner:
             return int(value)
 
         resume = [0 if fresh else field(w, "resume") for w in range(warps)]
-        waiting = [
-            not fresh and resume[w] != STEP_DONE and STOP_NAMES[field(w, "stop")] != "yield" for w in range(warps)
-        ]
-        for _ in range(1_000_000):
-            progressed = False
+        waiting: dict[int, list[int]] = {}  # barrier number: warps that wait at it
+        arrived: dict[int, int] = {}  # barrier number: warps that have arrived without waiting
+
+        def note_stop(warp: int) -> None:
+            kind = STOP_NAMES[field(warp, "stop")]
+            if resume[warp] == STEP_DONE or kind == "yield":
+                return
+            barrier = field(warp, "barrier")
+            if kind == "barrier_arrive":
+                arrived[barrier] = arrived.get(barrier, 0) + 1
+            else:
+                waiting.setdefault(barrier, []).append(warp)
+            threads = field(warp, "threads")
+            if threads and 32 * (len(waiting.get(barrier, ())) + arrived.get(barrier, 0)) >= threads:
+                release(barrier)
+
+        def release(barrier: int) -> None:
+            self.release(raw, waiting.pop(barrier, []), field)
+            arrived.pop(barrier, None)
+
+        if not fresh:
             for warp in range(warps):
-                if resume[warp] != STEP_DONE and not waiting[warp]:
-                    resume[warp] = self.step(state, warp, resume[warp])
-                    waiting[warp] = resume[warp] != STEP_DONE and STOP_NAMES[field(warp, "stop")] != "yield"
-                    progressed = True
+                note_stop(warp)
+        for _ in range(1_000_000):
+            blocked = {warp for group in waiting.values() for warp in group}
+            ready = [warp for warp in range(warps) if resume[warp] != STEP_DONE and warp not in blocked]
+            for warp in ready:
+                resume[warp] = self.step(state, warp, resume[warp])
+                note_stop(warp)
             if all(point == STEP_DONE for point in resume):
                 return
-            if all(waiting[w] or resume[w] == STEP_DONE for w in range(warps)):
-                self.release(raw, [w for w in range(warps) if waiting[w]], field)
-                waiting = [False] * warps
-            elif not progressed:
+            left = sum(point != STEP_DONE for point in resume)
+            for barrier, group in list(waiting.items()):
+                if not field(group[0], "threads") and len(group) + arrived.get(barrier, 0) >= left:
+                    release(barrier)
+                    ready.append(-1)
+            if not ready:
                 raise RuntimeError("deadlock")
         raise RuntimeError("no end")
 

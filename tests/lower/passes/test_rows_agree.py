@@ -5,6 +5,7 @@ from __future__ import annotations
 from cuttle.abi.ptx_isa import OPCODES
 from cuttle.lower.passes.build_graph import _NO_DESTINATION, carry_use
 from cuttle.lower.passes.build_ssa import PURE_ROOTS
+from cuttle.lower.passes.infer_shapes import LANE_RESULT, UNIFORM_RESULT
 from cuttle.ptx.ir import Instruction, Location
 
 
@@ -28,3 +29,12 @@ def test_destinations() -> None:
         written = row.operands.partition(":")[0].split()
         if name in _NO_DESTINATION and name not in ("bar", "barrier"):
             assert not written, name
+
+
+def test_results_that_do_not_follow_from_the_operands() -> None:
+    """What writes memory or looks at other lanes is named in the shape analysis: equal operands do not mean equal
+    results there (`mbarrier.arrive` of 32 lanes on one word)."""
+    known = LANE_RESULT | UNIFORM_RESULT | {"vote", "redux.sync", "bar", "barrier"}
+    for name, row in OPCODES.items():
+        if row.effects in ("write", "cross") and row.operands.partition(":")[0].split():
+            assert name in known, name

@@ -12,7 +12,7 @@ class Opcode:
     `operands` says what an op function gets and returns, destinations before the colon: `"T: T T"`. Codes:
     `T` the instruction type (last type modifier), `D` the first type modifier (`cvt`, `set`), `W` twice T's width
     (`mul.wide`), `P` predicate, a PTX type name (`u32`, `b32`, `b64`), `A` an address (opaque to the op), `X` a raw IR
-    operand, `G` a texture operand (handle and sampler as b64, coordinates as T), `S` a surface operand (handle as
+    operand, `U` a u32 or a predicate, whichever the operand is, `G` a texture operand (handle and sampler as b64, coordinates as T), `S` a surface operand (handle as
     b64, coordinates as s32); trailing `?` marks an optional operand and trailing `*` any number. A brace list under any
     code stands for its elements, each of that code's type.
 

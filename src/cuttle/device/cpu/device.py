@@ -261,5 +261,8 @@ class CpuDevice:
             text = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
             return Fault(result, f"{name}: {text}" if text else name, image)
         if exit_code == -9:
-            return Fault(719, "the executor was killed (out of memory?)")
+            return Fault(
+                719,
+                "the executor was killed, usually because memory ran out: CUTTLE_MEMORY sets how much the device has",
+            )
         return Fault(719, f"the executor ended with code {exit_code}")

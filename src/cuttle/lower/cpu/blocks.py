@@ -146,13 +146,14 @@ class BlockWriter:
 
     def write_resumed(self, start: Stop) -> None:
         """The rest of the block behind the stop, with the stop's result."""
-        e, region = self.emitter, self.region
+        region = self.region
         node = self.graph.blocks[start.block].nodes[start.node]
         if any(result is not None for result in node.results):
             slot = region.warp_slot()
             region.machine.barrier_result = region.load_warp(slot, "value")
             region.machine.lanes = self.nodes.current
-            self.nodes.apply(node, blend=start.version == MASKED and self.plan.blends, guard=None)
+            guard = self.nodes.guard_value(node)
+            self.nodes.apply(node, blend=start.version == MASKED and self.plan.blends, guard=guard)
             region.machine.barrier_result = None
         self.write_nodes(start.version, start.block, start.node + 1)
 
@@ -213,6 +214,11 @@ class BlockWriter:
             return True
         region.recall(known)
         region.label(after)
+        machine.lanes = self.nodes.current
+        for result, merge in zip(node.results, node.merges, strict=False):
+            if result is not None and merge is not None:
+                kept = region.conform(self.nodes.incoming(merge, result), self.plan.shape(result))
+                region.write(result, kept, blend=version == MASKED and self.plan.blends)
         return False
 
     def scalar(self, value: Value) -> Value:
@@ -234,7 +240,9 @@ class BlockWriter:
             value = phi.incoming[source]
             if self.graph.values[value].undefined:
                 continue
-            incoming.append((phi.result, region.conform(region.read(value), self.plan.shape(phi.result))))
+            incoming.append(
+                (phi.result, region.conform(self.nodes.incoming(value, phi.result), self.plan.shape(phi.result)))
+            )
         for result, shaped in incoming:
             slots = region.parts(result)
             vector = shaped.vector

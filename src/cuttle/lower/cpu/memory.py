@@ -8,6 +8,11 @@
 | anything else                             | gather                        | masked gather                 |
 
 Addresses are bytes. A *run* is a group of 8, 16 or 32 neighbouring lanes whose offsets are consecutive or all equal.
+
+Where lanes store to one place with one instruction, PTX does not say whose value stays, but programs count on what the
+hardware does (found on an H200, the same in shared and global memory): the warp's lanes store 128 bytes at a time, all 32
+if a lane stores up to 4 bytes, 16 of them for 8 bytes, 8 for 16; a later group overwrites an earlier one, and within
+a group the lowest active lane wins. So lanes are stored group by group, each group from its highest lane down.
 """
 
 from __future__ import annotations
@@ -267,17 +272,20 @@ class Memory:
     # -- stores ------------------------------------------------------------------------------------------------------
 
     def store(self, element: str, address: Address, values: Sequence[Value], lanes: Lanes, note: str) -> None:
-        """Adjacent elements per lane; where several lanes have one address the highest active lane wins."""
+        """Adjacent elements per lane. Lanes with the same address: see above."""
         size = self.emitter_size(element)
+        group = max(8, min(LANES, 128 // (size * len(values))))
         if address.shaped.is_uniform:
-            self.store_uniform(element, address, values, lanes, note)
+            self.store_uniform(element, address, values, group, lanes, note)
             return
         if len(values) > 1 and lanes.full and self.store_interleaved(element, address, values, note):
             return
         for index, value in enumerate(values):
-            self.store_lanes(element, size, address, index * size, value, lanes, note)
+            self.store_lanes(element, size, address, index * size, value, group, lanes, note)
 
-    def store_uniform(self, element: str, address: Address, values: Sequence[Value], lanes: Lanes, note: str) -> None:
+    def store_uniform(
+        self, element: str, address: Address, values: Sequence[Value], group: int, lanes: Lanes, note: str
+    ) -> None:
         e = self.emitter
         size = self.emitter_size(element)
         self.counts.scalar += 1
@@ -287,25 +295,30 @@ class Memory:
                 pointer = self.safe_pointer(pointer, self.any_lane(lanes))
             scalar = value
             if value.lanes > 1:
-                scalar = e.extract(value, LANES - 1) if lanes.full else self.last_active(value, lanes)
+                scalar = e.extract(value, LANES - group) if lanes.full else self.winner(value, group, lanes)
             e.line(f"store {scalar.typed}, {pointer.typed}, align {size}{note}")
 
-    def last_active(self, value: Value, lanes: Lanes) -> Value:
+    def winner(self, value: Value, group: int, lanes: Lanes) -> Value:
+        """The value of the lowest active lane in the last group of lanes that has one."""
         e = self.emitter
-        assert lanes.bits is not None
-        leading = e.intrinsic("llvm.ctlz", [lanes.bits, e.const("i1", 0)])
-        lane = e.and_(e.sub(e.const("i32", 31), leading), e.const("i32", 31))
+        bits = lanes.bits
+        assert bits is not None
+        for first in range(group, LANES, group):
+            above = e.and_(bits, e.const("i32", 0xFFFF_FFFF << first & 0xFFFF_FFFF))
+            bits = e.select(e.icmp("ne", above, e.const("i32", 0)), above, bits)
+        lane = e.and_(e.intrinsic("llvm.cttz", [bits, e.const("i1", 0)]), e.const("i32", LANES - 1))
         return e.emit(value.type, 1, f"extractelement {value.typed}, {lane.typed}")
 
     def store_lanes(
-        self, element: str, size: int, address: Address, offset: int, value: Value, lanes: Lanes, note: str
+        self, element: str, size: int, address: Address, offset: int, value: Value, group: int, lanes: Lanes, note: str
     ) -> None:
         e = self.emitter
         vector = e.splat(value, LANES)
         runs = self.runs(address.shaped, size)
         if runs is None or not all(consecutive for _, _, consecutive in runs):
             self.counts.scatters += 1
-            self.scatter(element, size, address, offset, vector, lanes, note)
+            apart = value.lanes == 1 or self.apart(address.shaped, size)
+            self.scatter(element, size, address, offset, vector, 1 if apart else group, lanes, note)
             return
         self.counts.plain += 1
         for first, count, _ in runs:
@@ -320,15 +333,35 @@ class Memory:
             mask = self.part_mask(lanes, first, count)
             e.line(f"call void {name}({part.typed}, ptr align {size} {pointer.text}, {mask.typed}){note}")
 
+    def apart(self, shaped: Shaped, size: int) -> bool:
+        """Whether no two lanes' elements overlap, as far as is known here."""
+        if shaped.vector is not None or len(shaped.bases) != 1:
+            return False
+        offsets = sorted(shaped.offsets)
+        return all(b - a >= size for a, b in zip(offsets, offsets[1:], strict=False))
+
     def scatter(
-        self, element: str, size: int, address: Address, offset: int, value: Value, lanes: Lanes, note: str
+        self, element: str, size: int, address: Address, offset: int, value: Value, group: int, lanes: Lanes, note: str
     ) -> None:
+        """LLVM's scatter stores from lane 0 up; `group` neighbouring lanes each are turned around for it."""
         e = self.emitter
         pointers = self.pointers(address, offset)
         name = f"@llvm.masked.scatter.v{LANES}{element}.v{LANES}p0"
         e.declare(name, f"declare void {name}(<{LANES} x {element}>, <{LANES} x ptr>, <{LANES} x i1>)")
-        mask = f"<{LANES} x i1> splat (i1 true)" if lanes.vector is None else lanes.vector.typed
-        e.line(f"call void {name}({value.typed}, <{LANES} x ptr> align {size} {pointers.text}, {mask}){note}")
+        mask = lanes.vector
+        if group > 1:
+            value, pointers = self.turned(value, group), self.turned(pointers, group)
+            mask = None if mask is None else self.turned(mask, group)
+        active = f"<{LANES} x i1> splat (i1 true)" if mask is None else mask.typed
+        e.line(f"call void {name}({value.typed}, <{LANES} x ptr> align {size} {pointers.text}, {active}){note}")
+
+    def turned(self, vector: Value, group: int) -> Value:
+        """The order of lanes reversed within each group."""
+        e = self.emitter
+        pattern = ", ".join(f"i32 {lane ^ (group - 1)}" for lane in range(LANES))
+        return e.emit(
+            vector.type, LANES, f"shufflevector {vector.typed}, {vector.llvm_type} poison, <{LANES} x i32> <{pattern}>"
+        )
 
     def store_interleaved(self, element: str, address: Address, values: Sequence[Value], note: str) -> bool:
         e = self.emitter

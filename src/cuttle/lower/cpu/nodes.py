@@ -8,15 +8,15 @@ from cuttle.lower.cpu.calls import emit_call
 from cuttle.lower.cpu.compare_lanes import FLIPPED, comparison, counts_up, lanes_below
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, segment_bases, uniform
-from cuttle.lower.cpu.special import special_value
+from cuttle.lower.cpu.special import special_shape, special_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
 from cuttle.lower.ops.policy import policy
-from cuttle.lower.passes.affine_rules import needs_wrap_check
+from cuttle.lower.passes.affine_rules import folds_factors, needs_wrap_check, rule_operands
 from cuttle.lower.passes.find_dirty_nans import carries_on, is_lazy
 from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, ValueRef
 from cuttle.lower.passes.infer_shapes import flatten
-from cuttle.lower.passes.shape import LANES, Shape
+from cuttle.lower.passes.shape import LANES, UNIFORM, Shape, constant
 from cuttle.ptx.ir import TYPE_BITS, Immediate, SpecialRegister, Symbol
 
 if TYPE_CHECKING:
@@ -244,8 +244,7 @@ class NodeWriter:
         e = self.emitter
         count = self.plan.segments if any(shape.kind == "segmented" for shape in shapes) else 1
         sources = [self.shaped_source(operand, self.slot_type(slots, i)) for i, operand in enumerate(operands)]
-        known = [self.source_shape(source) for source in sources]
-        fold = self.folds(node, known)
+        fold = self.folds(node)
         columns: list[list[Value]] = []
         self.region.converting_bases = True
         for segment in range(count):
@@ -277,11 +276,6 @@ class NodeWriter:
             return self.argument(operand, slot)
         return self.shaped(operand, slot.type)
 
-    def source_shape(self, source: Any) -> Shape | None:
-        if not isinstance(source, Shaped) or source.vector is not None:
-            return None
-        return Shape("uniform" if len(source.bases) == 1 else "segmented", source.offsets)
-
     def folds(self, node: Node) -> set[int]:
         """Factors whose segment-constant offsets go into the bases: products of two values that are no constants."""
         shapes = [self.analysed(operand) for operand in flatten(node.operands)]
@@ -299,7 +293,7 @@ class NodeWriter:
             return special_shape(self.plan.options, operand.name)
         if isinstance(operand, Symbol):
             return self.plan.symbol_shape(operand)
-        return Shape("uniform")
+        return UNIFORM
 
     def check_wrap(self, node: Node, index: int, source: Shaped, base: Value) -> None:
         """Ends in a fault if a lane's value wrapped around before it is extended (see affine_rules)."""

@@ -160,7 +160,8 @@ class KernelPlan:
     def find_masked(self) -> None:
         count = len(self.graph.blocks)
         influences = self.shapes.influences.values()
-        if self.options.partial_warps or not self.has_full or not self.is_entry:
+        if self.options.partial_warps or not self.has_full or not self.is_entry or self.lanes_part:
+            # Lanes that part at a spin loop go on beyond the place where all lanes would meet again.
             self.masked = set(range(count))
         else:
             self.masked = set().union(*(influence.blocks for influence in influences)) if influences else set()
@@ -231,7 +232,15 @@ class KernelPlan:
 
     def live_at(self, stop: Stop) -> int:
         """Values (as bits) that must survive a stop."""
-        live = self.liveness.live_in[stop.block] if stop.loop >= 0 else self.liveness.live_after(stop.block, stop.node)
+        if stop.loop >= 0:
+            live = self.liveness.live_in[stop.block]
+        else:
+            live = self.liveness.live_after(stop.block, stop.node)
+            node = self.graph.blocks[stop.block].nodes[stop.node]
+            if node.guard is not None and any(result is not None for result in node.results):
+                # Which lanes get the barrier's result, and what the others keep.
+                for value in (node.guard.id, *(merge for merge in node.merges if merge is not None)):
+                    live |= 0 if self.graph.values[value].undefined else 1 << value
         if stop.version == MASKED:
             for block in self.pending_at(stop) - ({stop.block} if stop.loop < 0 else set()):
                 live |= self.liveness.live_in[block]

@@ -110,9 +110,7 @@ class Parts:
 def _parts(emitter: Emitter, x: Value) -> Parts:
     bits = emitter.bitcast(x, "i32")
     exponent = emitter.and_(emitter.lshr(bits, _c(emitter, 23)), _c(emitter, 255))
-    return Parts(
-        bits, emitter.and_(bits, _c(emitter, _SIGN)), exponent, emitter.and_(bits, _c(emitter, _MANTISSA))
-    )
+    return Parts(bits, emitter.and_(bits, _c(emitter, _SIGN)), exponent, emitter.and_(bits, _c(emitter, _MANTISSA)))
 
 
 def _pick(emitter: Emitter, result: Value, *cases: tuple[Value, Value | int]) -> Value:
@@ -185,9 +183,7 @@ def reciprocal_root(emitter: Emitter, x: Value) -> Value:
     field = emitter.shl(emitter.sub(_c(emitter, 126 + 64), half), _c(emitter, 23))
     result = emitter.add(field, root_mantissa(emitter, p.mantissa, _is_even(emitter, p.exponent)))
     infinite = emitter.or_(p.sign, _c(emitter, _INFINITY))
-    return _pick(
-        emitter, result, (_top(emitter, p), 0), (_zero(emitter, p), infinite), _negative_is_nan(emitter, p)
-    )
+    return _pick(emitter, result, (_top(emitter, p), 0), (_zero(emitter, p), infinite), _negative_is_nan(emitter, p))
 
 
 def root(emitter: Emitter, x: Value) -> Value:
@@ -196,9 +192,7 @@ def root(emitter: Emitter, x: Value) -> Value:
     half = emitter.lshr(emitter.add(p.exponent, _c(emitter, 1)), _c(emitter, 1))
     field = emitter.shl(emitter.add(half, _c(emitter, 127 - 64)), _c(emitter, 23))
     result = emitter.add(field, _by_parity(emitter, ROOT, p.mantissa, _is_even(emitter, p.exponent)))
-    return _pick(
-        emitter, result, (_top(emitter, p), p.bits), (_zero(emitter, p), p.sign), _negative_is_nan(emitter, p)
-    )
+    return _pick(emitter, result, (_top(emitter, p), p.bits), (_zero(emitter, p), p.sign), _negative_is_nan(emitter, p))
 
 
 def exponential(emitter: Emitter, x: Value) -> Value:
@@ -206,7 +200,9 @@ def exponential(emitter: Emitter, x: Value) -> Value:
     p = _parts(emitter, x)
     magnitude = emitter.intrinsic("llvm.fabs", [x])
     bounded = emitter.select(
-        emitter.fcmp("olt", magnitude, emitter.const("float", 0x43800000)), magnitude, emitter.const("float", 0x437F0000)
+        emitter.fcmp("olt", magnitude, emitter.const("float", 0x43800000)),
+        magnitude,
+        emitter.const("float", 0x437F0000),
     )
     scaled = emitter.binary("fmul", bounded, emitter.const("float", (127 + 23) << 23))
     fixed = emitter.cast("fptosi", scaled, "i32")

@@ -12,6 +12,7 @@ from cuttle.lower.ops.common import (
     as_half,
     by_halves,
     canonical,
+    first_nan,
     flush,
     flush_if,
     force_canonical,
@@ -23,7 +24,6 @@ from cuttle.lower.ops.common import (
     widen,
     widen_bf16,
 )
-from cuttle.lower.ops.policy import policy
 from cuttle.ptx.ir import Instruction
 
 _DIRECTED = ("rz", "rm", "rp")
@@ -81,17 +81,6 @@ def _float_add(emitter: Emitter, instruction: Instruction, a: Value, b: Value) -
     return finish(emitter, instruction, total)
 
 
-def _first_nan(emitter: Emitter, result: Value, *operands: Value) -> Value:
-    """An f64 result that is the first operand that is a NaN, made quiet, where there is one."""
-    if not policy.exact_nan:
-        return result
-    bits = emitter.bitcast(result, "i64")
-    for operand in reversed(operands):
-        quiet = emitter.or_(emitter.bitcast(operand, "i64"), emitter.const("i64", 1 << 51))
-        bits = emitter.select(emitter.fcmp("uno", operand, operand), quiet, bits)
-    return emitter.bitcast(bits, "double")
-
-
 def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
     mode = rounding(instruction)
 
@@ -105,7 +94,7 @@ def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c
     if not instruction.has("ftz"):
         result = multiply_add(a, b, c)
         if a.type == "double":
-            result = _first_nan(emitter, result, b, c)
+            result = first_nan(emitter, result, b, c)
         return finish(emitter, instruction, result)
     a, b, c = (flush(emitter, value) for value in (a, b, c))
     scaled = multiply_add(_scaled(emitter, a), b, _scaled(emitter, c))
@@ -185,7 +174,7 @@ def _add_floating(emitter: Emitter, instruction: Instruction, a: Value, b: Value
     if not (subtract and type_name == "f64"):
         return total
     # The subtrahend's NaN, with its sign, comes before the minuend's.
-    return _first_nan(emitter, total, b)
+    return first_nan(emitter, total, b)
 
 
 def addc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: Value) -> Value | tuple[Value, Value]:

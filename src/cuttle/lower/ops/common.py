@@ -57,6 +57,17 @@ def force_canonical(emitter: Emitter, value: Value) -> Value:
     return emitter.bitcast(emitter.select(unordered, nan, emitter.bitcast(value, bits)), value.type)
 
 
+def first_nan(emitter: Emitter, result: Value, *operands: Value) -> Value:
+    """An f64 result that is the first operand that is a NaN, made quiet, where there is one."""
+    if not policy.exact_nan:
+        return result
+    bits = emitter.bitcast(result, "i64")
+    for operand in reversed(operands):
+        quiet = emitter.or_(emitter.bitcast(operand, "i64"), emitter.const("i64", 1 << 51))
+        bits = emitter.select(emitter.fcmp("uno", operand, operand), quiet, bits)
+    return emitter.bitcast(bits, "double")
+
+
 def flush(emitter: Emitter, value: Value) -> Value:
     """Subnormal numbers to zero of the same sign (`.ftz`), without touching NaNs."""
     integer = f"i{value.bits}"

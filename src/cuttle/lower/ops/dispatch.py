@@ -43,7 +43,7 @@ OPAQUE = ("A", "X")
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One flattened operand: the IR operand and its PTX type (`s32`, `pred`), or `A` (address), `X` (raw)."""
+    """One flattened operand: the IR operand and its PTX type (`s32`, `pred`), or `A` (address), `X` (raw), `U` (u32 or predicate)."""
 
     operand: Operand
     type: str
@@ -193,6 +193,8 @@ def _flatten(operand: Operand, code: str, instruction: Instruction, slots: list[
         return
     if isinstance(operand, SelectedRegister):
         operand = operand.register  # the op function looks at the instruction's selector
+    if code == "U" and isinstance(operand, Immediate):
+        code = "u32"
     type_name = _type(code, instruction)
     if not isinstance(operand, Vector) or type_name == "X":
         slots.append(Slot(operand, type_name))
@@ -218,6 +220,8 @@ def value_type(type_name: str) -> str:
 
 def view(emitter: Emitter, value: Value, type_name: str) -> Value:
     """Register bits (or a predicate) as an operand of the PTX type: the low bits, as float where it is one."""
+    if type_name == "U":  # a predicate or a u32
+        type_name = "pred" if value.type == "i1" else "u32"
     wanted = value_type(type_name)
     if value.type == wanted:
         return value

@@ -78,7 +78,9 @@ def tile_sums(
             operation = "and" if instruction.has("and") else "xor"
             total = integer_sum(emitter, row, other, form.a_kind, operation)
             saturate = instruction.has("satfinite")
-            results.append(emitter.intrinsic("llvm.sadd.sat", [addend, total]) if saturate else emitter.add(addend, total))
+            results.append(
+                emitter.intrinsic("llvm.sadd.sat", [addend, total]) if saturate else emitter.add(addend, total)
+            )
         elif form.a_kind == "f64":
             mode = next((name for name in ("rz", "rm", "rp") if instruction.has(name)), "rn")
             results.append(double_sum(emitter, row, other, addend, mode))
@@ -109,20 +111,25 @@ def mma(machine: Machine, instruction: Instruction, *operands: Value) -> tuple[V
 def _codes(machine: Machine, form: MatrixForm, metadata: Value, selector: int) -> list[Callable[[int, int], Value]]:
     """For each row half: bit `b` of the code of stored group `g` (i1 values), as a function of (g, b).
 
-    A lane's low half-word belongs to row `group`, the high one to row `group + 8`; consecutive k lie in consecutive
-    lanes of the quad, which the selector chooses when one register each would hold more than there is. 9.7.14.6.2.
+    A quad's lanes, of which the selector chooses some when a register of each would be more than there is to say, hold
+    the codes of its two rows, k ascending. With elements of 16 bits and more a lane's low half-word belongs to row
+    `group`, the high one to row `group + 8`; with smaller elements even lanes belong to the first, odd ones to the
+    second. 9.7.14.6.2.
     """
     e = machine.emitter
     code_bits = 4 if form.a_kind == "tf32" else 2
     count = 4 // selectors(form)
     quad = e.and_(machine.lane_index(), e.const("i32", 28))
     words = [machine.shuffle(metadata, e.or_(quad, e.const("i32", selector * count + t))) for t in range(count)]
-    per_lane = 16 // code_bits
+    small = ELEMENT_BITS[form.a_kind] < 16
 
     def of(mh: int) -> Callable[[int, int], Value]:
         def bit(group: int, number: int) -> Value:
-            word = words[group // per_lane]
-            place = 16 * mh + code_bits * (group % per_lane) + number
+            if small:
+                word, place = words[2 * (group // 16) + mh], 2 * (group % 16) + number
+            else:
+                per_lane = 16 // code_bits
+                word, place = words[group // per_lane], 16 * mh + code_bits * (group % per_lane) + number
             return e.icmp("ne", e.and_(word, e.const("i32", 1 << place)), e.const("i32", 0))
 
         return bit

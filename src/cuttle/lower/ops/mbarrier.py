@@ -2,8 +2,9 @@
 
 The object is a 64-bit word of our own layout, changed by additions only: bits 0-20 the arrivals still awaited, 21-41 the
 arrivals of the next phase, 42 the phase, 43-63 the bytes of transactions still awaited (signed). Whoever brings both
-counts to zero adds once more: the next phase's arrivals, and the flip of the phase bit. An object's phase can only
-complete once per instruction; arrivals beyond that count towards the next phase.
+counts to zero adds once more: the next phase's arrivals, and the flip of the phase bit. The lanes of one instruction
+may complete several phases (32 arrivals where two are awaited): all of them count down first, below zero, and each lane
+sees from how far below how many phases ended before its own arrival.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
+from cuttle.lower.math.division import divide
 from cuttle.lower.ops.memory import space_of
 from cuttle.ptx.ir import Instruction
 
@@ -40,14 +42,40 @@ def _change(machine: Machine, instruction: Instruction, address: Any, change: Va
         return old
 
     old = add(change)
-    new = e.add(old, change)
-    awaited = e.or_(e.and_(new, _const(e, _FIELD)), e.lshr(new, _const(e, _BYTES)))
-    complete = e.icmp("eq", awaited, _const(e, 0))
-    next_arrivals = e.and_(e.lshr(new, _const(e, _EXPECTED)), _const(e, _FIELD))
-    odd = e.icmp("ne", e.and_(new, _const(e, 1 << _PHASE)), _const(e, 0))
+    before, after = _Fields(e, old), _Fields(e, e.add(old, change))
+    zero, one = e.const("i32", 0), e.const("i32", 1)
+    # Phases that ended before this lane's arrival.
+    reached = e.and_(e.icmp("sle", before.pending, zero), before.no_bytes)
+    earlier = e.select(reached, e.add(before.phases_below(), one), zero)
+    # This lane ends one if it brings the count down to a multiple of the arrivals of a phase.
+    ended = after.phases_below()
+    exact = e.icmp("eq", e.add(after.pending, e.mul(ended, after.expected)), zero)
+    complete = e.and_(e.and_(e.icmp("sle", after.pending, zero), after.no_bytes), exact)
+    odd = e.icmp("ne", e.and_(e.xor(after.phase, ended), one), zero)
     flip = e.select(odd, _const(e, -(1 << _PHASE)), _const(e, 1 << _PHASE))
-    add(e.select(complete, e.add(next_arrivals, flip), _const(e, 0)))
-    return old
+    add(e.select(complete, e.add(e.cast("zext", after.expected, "i64"), flip), _const(e, 0)))
+    state = e.add(old, e.cast("zext", e.mul(earlier, before.expected), "i64"))
+    return e.xor(state, e.shl(e.cast("zext", e.and_(earlier, one), "i64"), _const(e, _PHASE)))
+
+
+class _Fields:
+    """The word's parts as i32, where the awaited arrivals may have gone below zero and borrowed from the rest."""
+
+    def __init__(self, emitter: Emitter, word: Value) -> None:
+        self.emitter = e = emitter
+        above = e.const("i32", 31 - 20)
+        self.pending = e.ashr(e.shl(e.cast("trunc", word, "i32"), above), above)
+        rest = e.sub(word, e.cast("sext", self.pending, "i64"))
+        field = e.and_(e.lshr(rest, _const(e, _EXPECTED)), _const(e, _FIELD))
+        self.expected = e.cast("trunc", field, "i32")
+        self.phase = e.cast("trunc", e.and_(e.lshr(rest, _const(e, _PHASE)), _const(e, 1)), "i32")
+        self.no_bytes = e.icmp("eq", e.lshr(rest, _const(e, _BYTES)), _const(e, 0))
+
+    def phases_below(self) -> Value:
+        """How many whole phases of arrivals the count lies below zero."""
+        e = self.emitter
+        below = e.intrinsic("llvm.smax", [e.neg(self.pending), e.const("i32", 0)])
+        return divide(e, below, e.intrinsic("llvm.umax", [self.expected, e.const("i32", 1)]), signed=False)
 
 
 def mbarrier_init(machine: Machine, instruction: Instruction, address: Any, count: Value) -> None:

@@ -4,9 +4,9 @@ The manual leaves the precision open. What the hardware does, for all float kind
 
 1. Every product is exact. Its exponent is the sum of its factors' exponents, significands in [1, 4): not normalised,
    and a subnormal factor has the exponent of the least normal number. Zeros have no exponent.
-2. All products of the instruction and the accumulator are aligned to the largest exponent among them, at least -133,
-   and cut (toward zero, each by itself) below 2**-25 of that.
-3. Their sum is exact; it is cut to f32, or rounded to nearest even to f16. A zero sum is +0.
+2. All products of the instruction and the accumulator are aligned to the largest exponent among them (at least 7 below
+   the least normal exponent of the result) and cut, toward zero and each by itself, below 2**-25 of that.
+3. Their sum is exact; it is cut to f32, or rounded to nearest even to f16. What becomes zero is +0.
 4. NaN and infinity go their IEEE way; every NaN is the canonical one.
 """
 
@@ -21,7 +21,7 @@ from cuttle.lower.math.exact import narrow_double_to_odd
 from cuttle.lower.ops.common import force_canonical
 
 WINDOW = 25  # bits kept below the largest exponent
-LEAST_EXPONENT = -133
+LEAST_EXPONENT = {"float": -133, "half": -21}  # of the alignment, by the type of the accumulator
 NO_EXPONENT = -1000  # of zeros: below every other, also in sums
 _FAR = -60  # alignment shifts beyond which nothing is left
 # Below these exponents no product of halves lies; alone with zero products, the accumulator needs no finer scale.
@@ -52,9 +52,7 @@ def zero_element(emitter: Emitter) -> Element:
 def half_element(emitter: Emitter, bits: Value) -> Element:
     """An f16 (i16)."""
     field = emitter.and_(emitter.lshr(bits, emitter.const("i16", 10)), emitter.const("i16", 31))
-    exponent = emitter.sub(
-        emitter.intrinsic("llvm.umax", [field, emitter.const("i16", 1)]), emitter.const("i16", 15)
-    )
+    exponent = emitter.sub(emitter.intrinsic("llvm.umax", [field, emitter.const("i16", 1)]), emitter.const("i16", 15))
     zero = emitter.icmp("eq", emitter.shl(bits, emitter.const("i16", 1)), emitter.const("i16", 0))
     exponent = emitter.select(zero, emitter.const("i16", NO_EXPONENT), exponent)
     return Element(emitter.cast("fpext", emitter.bitcast(bits, "half"), "float"), exponent)
@@ -85,7 +83,10 @@ def unpack_floats(emitter: Emitter, register: Value, kind: str) -> list[Element]
         return [float_element(emitter, emitter.and_(register, emitter.const("i32", 0xFFFFE000)))]
     if kind == "bf16":
         low = emitter.shl(register, emitter.const("i32", 16))
-        return [float_element(emitter, low), float_element(emitter, emitter.and_(register, emitter.const("i32", -1 << 16)))]
+        return [
+            float_element(emitter, low),
+            float_element(emitter, emitter.and_(register, emitter.const("i32", -1 << 16))),
+        ]
     bits = 16 if kind == "f16" else 8
     parts: list[Element] = []
     for index in range(32 // bits):
@@ -128,12 +129,14 @@ class Sum:
     special: Value
 
 
-def add_products(emitter: Emitter, pairs: Sequence[tuple[Element, Element]], addend: Element, halves: bool) -> Sum:
-    """The aligned sum of the products and the accumulator. `halves`: the factors are f16."""
+def add_products(
+    emitter: Emitter, pairs: Sequence[tuple[Element, Element]], addend: Element, result_type: str, halves: bool
+) -> Sum:
+    """The aligned sum of the products and the accumulator, for a `float` or `half`. `halves`: the factors are f16."""
     e = emitter
     assert addend.exponent is not None
     exponents = [e.add(x.exponent, y.exponent) for x, y in pairs if x.exponent and y.exponent]
-    largest = _maximum(e, addend.exponent, e.const("i16", LEAST_EXPONENT))
+    largest = _maximum(e, addend.exponent, e.const("i16", LEAST_EXPONENT[result_type]))
     for exponent in exponents:
         largest = _maximum(e, largest, exponent)
     wide = e.cast("sext", largest, "i32")

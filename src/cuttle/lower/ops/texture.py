@@ -29,6 +29,12 @@ def _sampler(machine: Machine, instruction: Instruction, operands: Sequence[Valu
     """The access and its coordinates in order x, y, z, the layer taken off and brought into range."""
     operand = next(o for o in instruction.operands if isinstance(o, TextureOperand))
     rest = list(operands)
+    handles = 1 if operand.sampler is None else 2
+    # A level of detail or two gradients may follow the coordinates: every texture has one level, to which the hardware
+    # clamps whatever they choose. Texel offsets and comparison values follow those.
+    choices = 1 if instruction.has("level") else 2 if instruction.has("grad") else 0
+    if len(rest) > handles + len(operand.coordinates.elements) + choices:
+        machine.refuse("texel offsets and depth comparison")
     texture = Descriptor(machine, rest.pop(0))
     sampler = Descriptor(machine, rest.pop(0)) if operand.sampler is not None else texture
     dimensions, layered = _geometry(machine, instruction)
@@ -55,7 +61,7 @@ def _deliver(machine: Machine, instruction: Instruction, values: list[Value]) ->
 
 
 def tex(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
-    """`tex`: a texel by integer numbers, or at float coordinates with filtering. `.level`, `.grad`: level 0. 9.7.10.3."""
+    """`tex`: a texel by integer numbers, or at float coordinates with filtering. 9.7.10.3."""
     access, coordinates = _sampler(machine, instruction, operands)
     as_float = instruction.types[0] in ("f32", "f16", "f16x2")
     if instruction.type != "f32":

@@ -9,11 +9,13 @@ fastest, those of B kh. A sparse A holds half as many k.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import directed
 from cuttle.lower.ops import tensor
+from cuttle.lower.ops.common import first_nan
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm
 from cuttle.lower.ops.tensor import Element
 
@@ -52,11 +54,13 @@ def _spread(machine: Machine, registers: Sequence[Value], sources: Sequence[Valu
     """Elements of each register (inner) in each source lane (outer)."""
     e = machine.emitter
     if kind in INTEGERS or kind == "f64":
-        return [[unpack_register(e, machine.shuffle(register, lane), kind) for register in registers] for lane in sources]
+        return [
+            [unpack_register(e, machine.shuffle(register, lane), kind) for register in registers] for lane in sources
+        ]
     # Floats cost more to take apart than to move.
     unpacked = [unpack_register(e, register, kind) for register in registers]
     return [
-        [[element.map(lambda value, lane=lane: machine.shuffle(value, lane)) for element in elements] for elements in unpacked]
+        [[element.map(partial(machine.shuffle, source_lane=lane)) for element in elements] for elements in unpacked]
         for lane in sources
     ]  # fmt: skip
 
@@ -79,7 +83,8 @@ def columns_of(machine: Machine, registers: Sequence[Value], kind: str) -> list[
     lanes = [e.or_(column, e.const("i32", 4 * n + t)) for n in range(2) for t in range(4)]
     parts = _spread(machine, registers, lanes, kind)
     return [
-        [element for kh in range(len(registers)) for t in range(4) for element in parts[4 * n + t][kh]] for n in range(2)
+        [element for kh in range(len(registers)) for t in range(4) for element in parts[4 * n + t][kh]]
+        for n in range(2)
     ]
 
 
@@ -100,12 +105,13 @@ def integer_sum(emitter: Emitter, row: Row, column: Row, kind: str, bit_operatio
 
 
 def double_sum(emitter: Emitter, row: Row, column: Row, addend: Value, mode: str) -> Value:
-    """f64: fused multiply-adds, k ascending, each rounded by `mode`."""
+    """f64: fused multiply-adds, k ascending, each rounded by `mode`; of several NaNs that of B wins, then the sum's."""
     for x, y in zip(row, column, strict=True):
         if mode == "rn":
-            addend = emitter.intrinsic("llvm.fma", [x.value, y.value, addend])
+            total = emitter.intrinsic("llvm.fma", [x.value, y.value, addend])
         else:
-            addend = directed.fma(emitter, x.value, y.value, addend, mode)
+            total = directed.fma(emitter, x.value, y.value, addend, mode)
+        addend = first_nan(emitter, total, y.value, addend)
     return addend
 
 
@@ -127,7 +133,7 @@ def float_sum(emitter: Emitter, form: MatrixForm, row: Row, column: Row, addend:
     total = emitter.const(addend.type, 0) if small else addend
     for step in steps:
         start = tensor.zero_element(emitter) if total.constant == 0 else tensor.accumulator(emitter, total)
-        summed = tensor.add_products(emitter, step, start, halves)
+        summed = tensor.add_products(emitter, step, start, addend.type, halves)
         total = tensor.to_float(emitter, summed, halves) if addend.type == "float" else tensor.to_half(emitter, summed)
     if not small:
         return total

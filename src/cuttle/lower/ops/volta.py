@@ -1,6 +1,7 @@
 """mma.m8n8k4 on f16: four independent 8x8x4 products of quad pairs (PTX ISA 9.0, 9.7.14.5.1).
 
-Made for Volta. On later GPUs it is a chain of f32 fused multiply-adds (seen in an H200's machine code and results).
+Made for Volta. On later GPUs it is plain f32 arithmetic (seen in an H200's machine code and results), in an order that
+depends on the type of D.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def multiply(
     machine: Machine, instruction: Instruction, form: MatrixForm, a: Sequence[Value], b: Sequence[Value],
     c: Sequence[Value],
 ) -> list[Value]:  # fmt: skip
-    """The results as floats, by the layout of D: fused multiply-adds onto C, k ascending."""
+    """The results as floats, by the layout of D."""
     e = machine.emitter
     a_layout, b_layout = [name for name in instruction.modifiers if name in ("row", "col")]
     lane = machine.lane_index()
@@ -61,12 +62,25 @@ def multiply(
             row = e.or_(e.or_(e.and_(lane, _const(e, 1)), _const(e, i & 2)), upper)
             column = e.or_(e.and_(lane, _const(e, 2)), _const(e, i & 5))
         if form.c_kind == "f32":
-            total = e.bitcast(c[i], "float")
+            addend = e.bitcast(c[i], "float")
         else:
-            total = _element(machine, c, e.or_(home(row), e.and_(row, _const(e, 3))), column)
-        for k in range(4):
-            x = factor(a, row, k, a_layout == "row")
-            y = factor(b, column, k, b_layout == "col")
-            total = e.intrinsic("llvm.fma", [x, y, total])
-        results.append(total)
+            addend = _element(machine, c, e.or_(home(row), e.and_(row, _const(e, 3))), column)
+        pairs = [(factor(a, row, k, a_layout == "row"), factor(b, column, k, b_layout == "col")) for k in range(4)]
+        results.append(_sum_in_pairs(e, pairs, addend) if form.d_kind == "f16" else _sum_in_turn(e, pairs, addend))
     return results
+
+
+def _sum_in_turn(emitter: Emitter, pairs: Sequence[tuple[Value, Value]], addend: Value) -> Value:
+    """Products one after the other from +0 on, then the addend."""
+    total = emitter.const("float", 0)
+    for x, y in pairs:
+        total = emitter.intrinsic("llvm.fma", [x, y, total])
+    return emitter.binary("fadd", total, addend)
+
+
+def _sum_in_pairs(emitter: Emitter, pairs: Sequence[tuple[Value, Value]], addend: Value) -> Value:
+    """The addend, plus the first two products, plus the other two."""
+    for at in (0, 2):
+        first = emitter.binary("fmul", *pairs[at])
+        addend = emitter.binary("fadd", addend, emitter.intrinsic("llvm.fma", [*pairs[at + 1], first]))
+    return addend

@@ -7,6 +7,7 @@ beyond the elements repeat the first ones. m8n32k16 is the transposed problem, w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from cuttle.lower.emit import Emitter, Value
@@ -20,6 +21,7 @@ from cuttle.lower.ops.matrix import (
 )
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, kinds_after_shape, shape_of
 from cuttle.lower.ops.memory import space_of
+from cuttle.lower.ops.tensor import Element
 from cuttle.lower.ops.tiles import columns_of, rows_of
 from cuttle.ptx.ir import Instruction, Vector
 
@@ -86,6 +88,11 @@ class Fragment:
                     for column in range(2):
                         places.append((self._row(row), e.add(twice, e.const("i32", 8 * block + column))))
         return [places[i : i + self.side] for i in range(0, len(places), self.side)]
+
+
+def _column(columns: list[list[Element]], _: int, n: int) -> list[Element]:
+    """The column for `tile_sums`: the same for both row halves."""
+    return columns[n]
 
 
 def _offset(emitter: Emitter, place: tuple[Value, Value], stride: Value, row_major: bool, bits: int) -> Value:
@@ -187,5 +194,5 @@ def wmma_mma(machine: Machine, instruction: Instruction, *operands: Value) -> tu
         rows = rows_of(machine, a[tile * size : (tile + 1) * size], row_halves, form.a_kind)
         for columns in rights:
             old = accumulators[len(results) : len(results) + 2 * row_halves]
-            results.extend(tile_sums(e, instruction, form, rows, lambda _, n, columns=columns: columns[n], old))
+            results.extend(tile_sums(e, instruction, form, rows, partial(_column, columns), old))
     return pack_accumulators(e, results, form.d_kind)

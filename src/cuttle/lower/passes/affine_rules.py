@@ -108,7 +108,10 @@ def rule_operands(instruction: Instruction, shapes: list[Shape], segment: int) -
     bits = TYPE_BITS.get(instruction.type, 32)
     wide = 2 * bits if instruction.has("wide") else bits
     return Operands(
-        instruction, [narrow_bounds(shape, wide if index == 2 else bits) for index, shape in enumerate(shapes)], bits, segment
+        instruction,
+        [narrow_bounds(shape, wide if index == 2 else bits) for index, shape in enumerate(shapes)],
+        bits,
+        segment,
     )
 
 

@@ -33,6 +33,12 @@ WIDEN_AFTER = 4
 
 # Opcodes whose result is the same for all lanes whatever their operands are.
 UNIFORM_RESULT = frozenset({"activemask"})
+# Each lane has a result of its own, whatever the operands: it depends on other lanes, or on their order at one word.
+LANE_RESULT = frozenset({
+    "shfl", "match", "elect.sync", "call", "atom", "multimem.ld_reduce", "tex", "tld4", "suld", "ldmatrix", "movmatrix",
+    "mma", "mma.sp", "mma.sp::ordered_metadata", "wmma.load", "wmma.mma", "wmma.store",
+    "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.test_wait", "mbarrier.try_wait",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +226,10 @@ class ShapeAnalysis:
             return UNIFORM if len(sources) == 1 or sources[-1].is_uniform else VECTOR
         if opcode == "barrier" or opcode == "bar":
             return UNIFORM
-        if opcode in ("shfl", "match", "atom", "call", "elect.sync"):
+        if opcode in LANE_RESULT:
             return VECTOR
         if opcode in ("ld", "ldu"):
             return self.load_shape(node, sources[0])
-        if opcode in ("tex", "tld4", "suld", "ldmatrix", "mma", "wmma.load", "wmma.mma", "movmatrix", "wmma.store"):
-            return VECTOR
         if opcode == "cvta":
             return self.convert_address_shape(node, sources[0])
         rule = AFFINE.get(opcode)
