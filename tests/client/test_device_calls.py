@@ -231,3 +231,43 @@ def test_context_local_storage(driver: Driver) -> None:
     assert delete(None, 77) == 0
     assert delete(None, 77) == 0
     assert get(ctypes.addressof(value), None, 77) == errors.CUDA_ERROR_INVALID_HANDLE
+
+
+def test_handles_work_without_a_current_context(driver: Driver) -> None:
+    """An NVIDIA H200 answers the same: handles name their context; the default stream and plain memory calls need one."""
+    ptx = b".version 6.0\n.target sm_60\n.address_size 64\n.visible .global .u32 g; .visible .entry k() { ret; }\0"
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    stream, event = driver.get("cuStreamCreate", pointer, 0), driver.get("cuEventCreate", pointer, 0)
+    on, of = pointer(stream), pointer(event)
+    module = pointer(driver.get("cuModuleLoadData", pointer, ptx))
+    address = u64(allocate(driver, 1024))
+    host = ctypes.create_string_buffer(8)
+    context = driver.get("cuCtxGetCurrent", pointer)
+    driver.cuCtxSetCurrent(None)
+    try:
+        kernel = pointer(driver.get("cuModuleGetFunction", pointer, module, b"k"))
+        driver.cuModuleGetGlobal_v2(ctypes.byref(u64()), None, module, b"g")
+        driver.cuFuncSetAttribute(kernel, 8, 64)
+        driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, on, None, None)
+        driver.cuMemsetD8Async(address, 5, size(8), on)
+        driver.cuMemcpyDtoHAsync_v2(host, address, size(8), on)
+        driver.cuEventRecord(of, on)
+        driver.cuStreamWaitEvent(on, of, 0)
+        driver.cuEventSynchronize(of)
+        driver.cuStreamSynchronize(on)
+        owner = pointer()
+        driver.cuStreamGetCtx(on, ctypes.byref(owner))
+        assert host.raw == b"\5" * 8 and owner.value == context
+        invalid = errors.CUDA_ERROR_INVALID_CONTEXT
+        assert driver.result("cuEventRecord", of, None) == invalid
+        assert driver.result("cuStreamSynchronize", None) == invalid
+        assert driver.result("cuLaunchKernel", kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None) == invalid
+        assert driver.result("cuMemcpyDtoH_v2", host, address, size(8)) == invalid
+        assert driver.result("cuMemAlloc_v2", ctypes.byref(u64()), size(8)) == invalid
+        assert driver.result("cuCtxSynchronize") == invalid
+        driver.cuMemFree_v2(address)
+        driver.cuModuleUnload(module)
+    finally:
+        driver.cuCtxSetCurrent(pointer(context))
+    driver.cuEventDestroy_v2(of)
+    driver.cuStreamDestroy_v2(on)

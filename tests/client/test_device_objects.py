@@ -143,6 +143,31 @@ def test_impossible_launches_are_refused(
     assert result == errors.CUDA_ERROR_INVALID_VALUE
 
 
+def test_memory_of_a_graph_freed_outside_of_it(driver: Driver) -> None:
+    """It is the graph's: a program may free it after each launch, and nothing else gets its place meanwhile."""
+    stream = void_p(driver.get("cuStreamCreate", void_p, 1))
+    driver.cuStreamBeginCapture_v2(stream, 2)
+    address = driver.get("cuMemAllocAsync", u64, size_t(1 << 20), stream)
+    driver.cuMemsetD32Async(u64(address), 7, size_t(1 << 18), stream)
+    graph = void_p()
+    driver.cuStreamEndCapture(stream, ctypes.byref(graph))
+    executable = void_p(driver.get("cuGraphInstantiateWithFlags", void_p, graph, u64(0)))
+    for asynchronous in (True, False, True):
+        driver.cuGraphLaunch(executable, stream)
+        driver.cuStreamSynchronize(stream)
+        assert read_words(driver, address, 1) == [7]
+        if asynchronous:
+            driver.cuMemFreeAsync(u64(address), stream)
+        else:
+            driver.cuMemFree_v2(u64(address))
+        other = driver.get("cuMemAllocAsync", u64, size_t(1 << 20), stream)
+        assert abs(other - address) >= 1 << 20
+        driver.cuMemFreeAsync(u64(other), stream)
+    driver.cuGraphExecDestroy(executable)
+    driver.cuGraphDestroy(graph)
+    driver.cuStreamDestroy_v2(stream)
+
+
 def test_captured_graph(driver: Driver, word: int) -> None:
     function = kernel(driver)
     stream = void_p(driver.get("cuStreamCreate", void_p, 1))

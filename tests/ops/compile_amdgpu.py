@@ -5,7 +5,6 @@ Called as `python compile_amdgpu.py TARGET PART PARTS`; prints the number of for
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -18,10 +17,10 @@ from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.errors import CuttleError
 from cuttle.lower.amdgpu.scalar_machine import ScalarMachine
 from cuttle.lower.emit import Value
-from cuttle.lower.ops import dispatch
+from cuttle.lower.ops import dispatch, matrix_forms
 from cuttle.lower.ops.forms import Form, synthesise
-from cuttle.lower.ops.tiles import ELEMENT_BITS
 from cuttle.ptx.ir import Immediate
+from cuttle.ptx.opcode_roots import split_opcode
 
 # Families with thousands of forms that differ in one token: every nth will do.
 SPARSE = {
@@ -54,18 +53,16 @@ def matrix_groups(spelling: str) -> dict[int, int]:
     if "matrix" in spelling:
         count = next((int(x[1]) for x in spelling.split(".") if x in ("x1", "x2", "x4")), 0)
         return {1 if spelling.startswith("st") else 0: count} if count else {}
-    m, n, k = (int(x) for x in re.findall(r"\.m(\d+)n(\d+)k(\d+)", spelling)[0])
-    kinds = [x for x in spelling.split(".") if x in ELEMENT_BITS or x in ("f32", "s32")]
-    if spelling.startswith("wmma.load"):
-        return {0: 8}
-    if spelling.startswith("wmma.store"):
-        return {1: m * n // 32 // (2 if kinds[-1] == "f16" else 1)}
-    if len(kinds) == 2:
-        kinds = [kinds[0], "f16", "f16", kinds[1]]
-    side = 1 if kinds[1] == "f64" else 32 // {"b1": 1}.get(kinds[1], ELEMENT_BITS[kinds[1]])
-    halves = k // (4 * side)
-    d, c = (m * n // 32 // (2 if kind == "f16" else 1) for kind in (kinds[0], kinds[3]))
-    return {0: d, 1: m // 8 * halves, 2: n // 8 * halves, 3: c}
+    parts = split_opcode(spelling)
+    assert parts is not None
+    opcode, modifiers, _ = parts
+    if opcode in ("wmma.load", "wmma.store"):
+        kind = matrix_forms.kinds_after_shape(modifiers)[-1]
+        count = matrix_forms.wmma_registers(modifiers[0], matrix_forms.shape_of(modifiers), kind)
+        return {int(opcode == "wmma.store"): count}
+    form = matrix_forms.form_of(opcode, modifiers)
+    assert form is not None
+    return matrix_forms.operand_registers(form)
 
 
 def chosen_forms() -> list[Form]:

@@ -26,7 +26,7 @@ from cuttle.lower.ops import dispatch
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS
 from cuttle.lower.ops.wmma import Fragment
 from cuttle.ptx.ir import Immediate, Register
-from tools.record_mma import Recorded, inputs_of, modes_of, recorded_of
+from tools.record_mma import Recorded, inputs_of, load_shape, modes_of, recorded_of
 
 FILE = Path(__file__).parents[1] / "ptx" / "golden_mma.xz"
 
@@ -192,8 +192,30 @@ def replay(chosen: Sequence[Record], optimise: int = 1) -> list[bytes]:
     return answers
 
 
+def recorded_places(record: Record) -> list[list[list[tuple[int, int]]]]:
+    """(row, column) of each element of each lane of each register of a recorded wmma.load."""
+    _, _, _, leading, kind, count = load_shape(record.name)
+    bits, size = ELEMENT_BITS[kind], 8 if kind == "f64" else 4
+    elements = size * 8 // bits
+    digit = min(bits, 16)
+    found: list[list[list[tuple[int, int]]]] = []
+    for register in range(count):
+        lanes: list[list[tuple[int, int]]] = []
+        for lane in range(LANES):
+            indices = [0] * elements
+            for call in range(record.calls):
+                at = ((call * count + register) * LANES + lane) * size
+                word = int.from_bytes(record.results[at : at + size], "little")
+                for element in range(elements):
+                    indices[element] |= (word >> bits * element & (1 << digit) - 1) << bits * call
+            pairs = [divmod(index, leading) for index in indices]
+            lanes.append(pairs if ".row." in record.name else [(row, column) for column, row in pairs])
+        found.append(lanes)
+    return found
+
+
 def mismatches(record: Record, ours: bytes) -> list[tuple[int, str, int, int]]:
-    """(call, mode, ours, GPU's) of the registers that differ; undefined metadata is left out."""
+    """(call, mode, ours, GPU's) of the registers that differ."""
     if ours == record.results:
         return []
     item = recorded_of(record.name)

@@ -1,4 +1,6 @@
-"""mma, wmma, ldmatrix, stmatrix, movmatrix on one warp, against matrix products by the manual's layout tables."""
+"""mma, wmma, ldmatrix, stmatrix, movmatrix on one warp: against matrix products by the manual's layout tables, and bit by
+bit against what tools/record_mma.py recorded on an H200 (tests/ptx/golden_mma.xz).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,13 @@ import re
 import struct
 
 import pytest
+from matrix_golden import Record, fragment_places, mismatches, recorded_places, records, replay
 from warp_harness import run_warp
 
+from cuttle.errors import PtxError
 from cuttle.lower.ops.forms import Stream
+from cuttle.lower.ops.matrix_forms import INTEGERS, kinds_after_shape, shape_of
+from tools.record_mma import all_forms, load_forms, recorded_of
 
 LANES = range(32)
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "f32": 32, "s32": 32}
@@ -229,3 +235,68 @@ def test_wmma(
     run_warp(text, {"%p": [ctypes.addressof(memory)] * 32, **results}, {}, {"%p": 64, **widths})
     wanted = [[c[i][j] + sum(a[i][x] * b[x][j] for x in range(k)) for j in range(n)] for i in range(m)]
     assert memory.raw == store_matrix(wanted, d_kind, b_layout == "row", 48).raw
+
+
+# -- against the H200 ------------------------------------------------------------------------------------------------
+
+
+def chosen(pattern: str) -> list[Record]:
+    """Recorded forms: the plain ones of floats (of wmma every other), of integers, layouts, selectors, roundings a tenth.
+
+    `python tests/ops/matrix_golden.py` compares all.
+    """
+    groups: dict[tuple[str, bool], list[Record]] = {}
+    for record in records(pattern=pattern):
+        form = recorded_of(record.name).form
+        plain = record.calls > 3 and form.a_kind not in (*INTEGERS, "e4m3", "e5m2")
+        groups.setdefault((form.a_kind, plain), []).append(record)
+    step = 2 if "wmma" in pattern else 1
+    return [record for (_, plain), group in groups.items() for record in group[:: step if plain else 10]]
+
+
+@pytest.mark.parametrize("pattern", [r"^mma\.sync", r"^mma\.sp\.", r"^mma\.sp::", r"^wmma\.mma"])
+def test_bits_of_the_h200(pattern: str) -> None:
+    some = chosen(pattern)
+    assert len(some) > 5
+    for record, ours in zip(some, replay(some), strict=True):
+        assert mismatches(record, ours) == [], record.name
+
+
+def test_every_form_is_recorded() -> None:
+    assert {record.name for record in records()} == {*(item.name for item in all_forms()), *load_forms()}
+
+
+def test_wmma_layout_of_the_h200() -> None:
+    for record in records(pattern=r"^wmma\.load"):
+        names = record.name.split(".")
+        kind = kinds_after_shape(names)[-1]
+        wanted = recorded_places(record)
+        ours = fragment_places(names[2], shape_of(names), kind)
+        if kind in ("s4", "u4", "b1"):  # our places name the first element of each register only
+            wanted = [[lane[:1] for lane in register] for register in wanted]
+            ours = [[lane[:1] for lane in register] for register in ours]
+        assert [ours[index % len(ours)] for index in range(len(wanted))] == wanted, record.name
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32", "this form"),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "this form"),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "operand 1 of other than 2 registers"),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.f32.f32.f32", "this form"),
+    ],
+)
+def test_refusals(text: str, reason: str) -> None:
+    widths = dict.fromkeys(("%d0", "%d1", "%d2", "%d3", "%a0", "%a1", "%a2", "%a3", "%b0", "%b1"), 32)
+    operands = "{%d0, %d1, %d2, %d3}, {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%d0, %d1, %d2, %d3};"
+    with pytest.raises(PtxError, match=reason):
+        run_warp(f"{text} {operands}", {name: [0] * 32 for name in widths}, {}, widths)
+
+
+def test_sparsity_selector_out_of_range() -> None:
+    names = ["%d0", "%d1", "%d2", "%d3", "%a0", "%a1", "%a2", "%a3", "%b0", "%b1", "%b2", "%b3", "%e"]
+    operands = "{%d0, %d1, %d2, %d3}, {%a0, %a1, %a2, %a3}, {%b0, %b1, %b2, %b3}, {%d0, %d1, %d2, %d3}, %e, 2;"
+    with pytest.raises(PtxError, match="selector 2"):
+        text = f"mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {operands}"
+        run_warp(text, {name: [0] * 32 for name in names}, {}, dict.fromkeys(names, 32))

@@ -24,6 +24,7 @@ typedef struct allocation {
     uint64_t module;     /* of variables */
     uint64_t pool;
     context *owner;
+    bool of_graph; /* of an allocation node: stays where it is for the graph's next launch, whoever frees it */
 } allocation;
 
 void allocations_add(const allocation *made);

@@ -104,6 +104,7 @@ static inline context *current_context(void) {
 
 /* Checks that nearly every call makes: a working connection, a current context that lives, no sticky error. */
 CUresult client_enter_slow(void);
+CUresult client_enter_without_current(CUresult entered);
 
 static inline CUresult client_enter(void) {
     context *now = current_context();
@@ -117,6 +118,17 @@ static inline CUresult client_enter(void) {
     do {                                         \
         CUresult entered_ = client_enter();      \
         if (UNLIKELY(entered_)) return entered_; \
+    } while (0)
+
+/* As ENTER, for calls whose handle (stream, event, module, function) names the context: on NVIDIA's driver they work while no
+   context is current. The default streams need one: stream_resolve looks. */
+#define ENTER_BY_HANDLE()                                    \
+    do {                                                     \
+        CUresult entered_ = client_enter();                  \
+        if (UNLIKELY(entered_)) {                            \
+            entered_ = client_enter_without_current(entered_); \
+            if (entered_) return entered_;                   \
+        }                                                    \
     } while (0)
 
 /* As ENTER, for calls that need no context. */

@@ -153,6 +153,11 @@ CUresult client_enter_slow(void) {
     return (CUresult)LOAD(client.status->sticky_error);
 }
 
+CUresult client_enter_without_current(CUresult entered) {
+    if (entered != CUDA_ERROR_INVALID_CONTEXT || current_context() != NULL) return entered;
+    return (CUresult)LOAD(client.status->sticky_error);
+}
+
 void client_lost(void) {
     os_lock_take(&connect_lock);
     if (client.state == CLIENT_READY) {

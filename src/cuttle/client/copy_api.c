@@ -47,7 +47,7 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
     place to, from;
     stream *on;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &on));
     if (ByteCount == 0) return CUDA_SUCCESS;
     TRY(place_of(dst, ByteCount, &to));
@@ -57,21 +57,21 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
     place to;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (ByteCount != 0) TRY(place_on_device(dstDevice, ByteCount, &to));
     return cuMemcpyAsync(dstDevice, ADDRESS(srcHost), ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
     place from;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (ByteCount != 0) TRY(place_on_device(srcDevice, ByteCount, &from));
     return cuMemcpyAsync(ADDRESS(dstHost), srcDevice, ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
     place either;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (ByteCount != 0) TRY(place_on_device(dstDevice, ByteCount, &either));
     if (ByteCount != 0) TRY(place_on_device(srcDevice, ByteCount, &either));
     return cuMemcpyAsync(dstDevice, srcDevice, ByteCount, hStream);
@@ -127,7 +127,7 @@ CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
     block_copy copy;
     stream *on;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &on));
     TRY(block_copy_of_3d(pCopy, &copy));
     return block_copy_async(&copy, on);
@@ -170,7 +170,7 @@ CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) { return cuMemcpy2D_
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
     block_copy copy;
     stream *on;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &on));
     TRY(block_copy_of_2d(pCopy, &copy));
     return block_copy_async(&copy, on);
@@ -239,7 +239,7 @@ static CUresult fill_sync(const fill *of) {
 
 static CUresult fill_on(const fill *of, CUstream handle) {
     stream *on;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(handle, &on));
     return fill_async(of, on);
 }

@@ -69,7 +69,7 @@ CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned flags) {
     event *of;
     stream *on;
-    ENTER();
+    ENTER_BY_HANDLE();
     if ((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_INVALID_VALUE;
     TRY(event_of(hEvent, &of));
     TRY(stream_resolve(hStream, &on));
@@ -98,7 +98,7 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return cuEventRecordW
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned Flags) {
     event *of;
     stream *on;
-    ENTER();
+    ENTER_BY_HANDLE();
     if ((Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_ERROR_INVALID_VALUE;
     TRY(event_of(hEvent, &of));
     TRY(stream_resolve(hStream, &on));
@@ -131,7 +131,7 @@ static bool is_complete(const event *of) {
 
 CUresult cuEventQuery(CUevent hEvent) {
     event *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(event_of(hEvent, &of));
     if (of->captured) return CUDA_ERROR_CAPTURED_EVENT;
     return is_complete(of) ? launch_error_take() : not_ready();
@@ -139,7 +139,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 
 CUresult cuEventSynchronize(CUevent hEvent) {
     event *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(event_of(hEvent, &of));
     if (of->captured) return CUDA_ERROR_CAPTURED_EVENT;
     CUresult result = CUDA_SUCCESS;
@@ -160,7 +160,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 
 CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
     event *start, *end;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (pMilliseconds == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(event_of(hStart, &start));
     TRY(event_of(hEnd, &end));

@@ -170,7 +170,7 @@ CUresult cuGraphAddMemAllocNode(ADD_PARAMETERS, CUDA_MEM_ALLOC_NODE_PARAMS *node
     free(numbers);
     if (result != CUDA_SUCCESS) return result;
     nodeParams->dptr = call.values[CUTTLE_REPLY_GRAPH_ADD_ALLOC_ADDRESS];
-    allocations_add(&(allocation){.base = nodeParams->dptr, .bytes = nodeParams->bytesize, .kind = ALLOCATION_POOL});
+    allocations_add(&(allocation){.base = nodeParams->dptr, .bytes = nodeParams->bytesize, .kind = ALLOCATION_POOL, .of_graph = true});
     *phGraphNode = (CUgraphNode)node_of_id(call.values[CUTTLE_REPLY_GRAPH_ADD_ALLOC_NODE], of->id);
     return CUDA_SUCCESS;
 }

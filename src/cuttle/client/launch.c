@@ -81,7 +81,7 @@ static CUresult launch(CUfunction handle, const launch_shape *shape, CUstream on
     function *of = (function *)handle;
     stream *to;
     cuttle_record_launch *record;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (UNLIKELY(!has_tag(of, TAG_FUNCTION))) return CUDA_ERROR_INVALID_HANDLE;
     TRY(launch_check(of, shape));
     if (UNLIKELY(of->parameter_count != 0 && parameters == NULL && extra == NULL)) return CUDA_ERROR_INVALID_VALUE;

@@ -20,6 +20,7 @@ static CUresult release(uint64_t address, bool (*is_kind)(uint32_t)) {
     allocation found;
     if (!allocations_find(address, &found) || found.base != address || !is_kind(found.kind)) return CUDA_ERROR_INVALID_VALUE;
     TRY(wait_all());
+    if (found.of_graph) return CUDA_SUCCESS;
     allocations_remove(address, NULL);
     return REQUEST(CUTTLE_REQUEST_MEM_FREE, NULL, address);
 }
@@ -59,7 +60,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned flags) {
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-    ENTER();
+    ENTER_BY_HANDLE();
     if (dptr == 0) return CUDA_SUCCESS;
     return release(dptr, is_device_kind);
 }

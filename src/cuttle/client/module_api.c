@@ -46,7 +46,7 @@ CUresult cuModuleLoad(CUmodule *mod, const char *fname) {
 
 CUresult cuModuleUnload(CUmodule hmod) {
     module *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(module_of(hmod, &of));
     if (of->is_library) return CUDA_ERROR_INVALID_HANDLE;
     module_unload(of);
@@ -63,7 +63,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
     module *of;
     function *found;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (hfunc == NULL || name == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(module_of(hmod, &of));
     TRY(module_function(of, name, &found));
@@ -73,7 +73,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name) {
     module *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (name == NULL || (dptr == NULL && bytes == NULL)) return CUDA_ERROR_INVALID_VALUE;
     TRY(module_of(hmod, &of));
     return module_global(of, name, dptr, bytes, false);
@@ -283,7 +283,7 @@ CUresult function_attribute_set(function *of, CUfunction_attribute attribute, in
 
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc) {
     function *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (pi == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(function_of(hfunc, &of));
     return function_attribute(of, attrib, pi);
@@ -291,7 +291,7 @@ CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfu
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
     function *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(function_of(hfunc, &of));
     return function_attribute_set(of, attrib, value);
 }
@@ -355,7 +355,7 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
 
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
     function *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (hmod == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(function_of(hfunc, &of));
     *hmod = (CUmodule)of->owner;

@@ -151,7 +151,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     pool *of;
     stream *on;
     uint64_t address;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (dptr == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(pool_of(handle, &of));
     TRY(stream_resolve(hStream, &on));
@@ -168,7 +168,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     } else {
         TRY(REQUEST(CUTTLE_REQUEST_POOL_ALLOC, &address, of->id, bytesize, on->slot));
     }
-    allocations_add(&(allocation){.base = address, .bytes = bytesize, .kind = ALLOCATION_POOL, .pool = (uint64_t)(uintptr_t)of});
+    allocations_add(&(allocation){.base = address, .bytes = bytesize, .kind = ALLOCATION_POOL, .pool = (uint64_t)(uintptr_t)of,
+                                  .of_graph = on->capturing});
     *dptr = address;
     return CUDA_SUCCESS;
 }
@@ -181,11 +182,12 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     stream *on;
     allocation found;
     cuttle_record_free_async *record;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &on));
     if (dptr == 0) return CUDA_SUCCESS;
     if (!allocations_find(dptr, &found) || found.base != dptr) return CUDA_ERROR_INVALID_VALUE;
     if (found.kind != ALLOCATION_POOL && found.kind != ALLOCATION_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (found.of_graph && !on->capturing) return CUDA_SUCCESS;
     TRY(emit_begin(on, CUTTLE_RECORD_FREE_ASYNC, sizeof *record, (void **)&record));
     record->address = dptr;
     bool in_graph = on->capturing; /* the address stays the graph's */

@@ -55,6 +55,8 @@ static CUresult create(stream **created, unsigned flags, int priority, bool per_
 
 CUresult stream_resolve_slow(CUstream handle, stream **found) {
     bool per_thread = handle == (CUstream)CU_STREAM_PER_THREAD || (handle == NULL && cuttle_default_stream_is_per_thread);
+    bool is_default = per_thread || handle == NULL || handle == (CUstream)CU_STREAM_LEGACY;
+    if (is_default && current_context() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (per_thread) {
         thread_state *thread = thread_enter();
         if (thread == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,7 +64,7 @@ CUresult stream_resolve_slow(CUstream handle, stream **found) {
         *found = thread->default_stream;
         return CUDA_SUCCESS;
     }
-    if (handle == NULL || handle == (CUstream)CU_STREAM_LEGACY) {
+    if (is_default) {
         *found = &legacy_stream;
         return CUDA_SUCCESS;
     }
@@ -183,7 +185,7 @@ CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream);
 
 CUresult cuStreamSynchronize(CUstream hStream) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &of));
     TRY(capture_forbids(of));
     return wait_stream(of);
@@ -191,7 +193,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 CUresult cuStreamQuery(CUstream hStream) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &of));
     TRY(capture_forbids(of));
     if (!stream_is_idle(of)) return not_ready();
@@ -201,7 +203,7 @@ CUresult cuStreamQuery(CUstream hStream) {
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned *flags) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (flags == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &of));
     *flags = of->flags;
@@ -210,7 +212,7 @@ CUresult cuStreamGetFlags(CUstream hStream, unsigned *flags) {
 
 CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (priority == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &of));
     *priority = of->priority;
@@ -219,7 +221,7 @@ CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (streamId == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &of));
     *streamId = of->id;
@@ -228,7 +230,7 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (pctx == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &of));
     *pctx = (CUcontext)(of->owner != NULL ? of->owner : current_context());
@@ -242,7 +244,7 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreen
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device) {
     stream *of;
-    ENTER();
+    ENTER_BY_HANDLE();
     if (device == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(stream_resolve(hStream, &of));
     *device = of->owner != NULL ? of->owner->device : current_context()->device;

@@ -14,6 +14,10 @@ NAN = np.uint32(0x7FFFFFFF)
 COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
+BINARY = [
+    "add.s32", "add.s32", "add.u32", "sub.s32", "sub.u32", "mul.lo.s32", "mul.lo.s32", "mul.hi.u32", "mul.hi.s32",
+    "and.b32", "or.b32", "xor.b32", "min.s32", "max.s32", "min.u32", "max.u32", "shl.b32", "shr.u32", "shr.s32",
+]  # fmt: skip
 
 
 def signed(a: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.lower.cpu.random_arithmetic import COMPARISONS, binary, float_compare, float_operation, signed
+from tests.lower.cpu.random_arithmetic import BINARY, COMPARISONS, binary, float_compare, float_operation, signed
 
 Array = np.ndarray[Any, Any]
 Below = Callable[[int], int]
@@ -57,10 +57,6 @@ SPECIAL = {"%tid.x": "%x", "%tid.y": "%y", "%tid.z": "%z", "%ntid.x": "%nx", "%l
 U32 = np.uint32
 
 
-BINARY = [
-    "add.s32", "add.s32", "add.u32", "sub.s32", "sub.u32", "mul.lo.s32", "mul.lo.s32", "mul.hi.u32", "mul.hi.s32",
-    "and.b32", "or.b32", "xor.b32", "min.s32", "max.s32", "min.u32", "max.u32", "shl.b32", "shr.u32", "shr.s32",
-]  # fmt: skip
 # fmt: off
 SMALL = [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 0xFF, 0xFFFFFFFF, 0xFFFFFFFE, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0, 1000]
 FLOAT_BITS = [0, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x80000000, 0x42280000, 0x7FC00001, 0xFF812345, 0x7F7FFFFF]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuttle.lower.cpu.options import CompileOptions
-from tests.lower.cpu.kernels import WAYS, Array, Block, Fault, Way, check, entry, run_or_fault, threads
+from tests.lower.cpu.kernels import WAYS, Array, Block, Fault, Way, check, entry, run, run_or_fault, threads
 
 U32 = np.uint32
 SHAPES: list[Block] = [
@@ -195,3 +195,49 @@ def test_indices_at_the_limits_are_right_or_a_fault(line: str, way: Way, start: 
         assert any((np.diff(row) != np.sign(np.diff(row)[0])).any() for row in lanes), "a fault though nothing wrapped"
         return
     np.testing.assert_array_equal(out, value)
+
+
+def winner(lanes: list[int], bytes_per_lane: int) -> int:
+    """Whose value stays where these lanes of a warp store to one place (as seen on an H200)."""
+    group = min(32, 128 // bytes_per_lane)
+    return min(lane for lane in lanes if lane // group == max(lanes) // group)
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("b8", 1), ("b16", 1), ("b32", 1), ("b64", 2), ("v2.b32", 2), ("v4.b32", 4)]
+)
+def test_lanes_that_store_to_one_place(kind: str, words: int, space: str) -> None:
+    """A known address for all, one address in a register, groups of four, every fourth, scattered, some lanes only."""
+    value = {"b8": "%r1", "b16": "%h1", "b64": "%d1", "v2.b32": "{%r1, %r1}", "v4.b32": "{%r1, %r1, %r1, %r1}"}
+    copy_out = "ret;"
+    if space == "shared":
+        copy_out = """mul.wide.u32 %d7, %x, 16; add.u64 %d5, %d5, %d7; shl.b32 %r5, %x, 4; add.u32 %r5, %r7, %r5;
+          ld.shared.v4.b32 {%r8, %r9, %r10, %r11}, [%r5]; st.global.v4.b32 [%d5], {%r8, %r9, %r10, %r11}; ret;"""
+    size = words * 4 if kind not in ("b8", "b16") else int(kind[1:]) // 8
+    text = entry(
+        f"""
+      .shared .align 16 .b32 tile[128];
+      mov.u32 %r1, %x; cvt.u16.u32 %h1, %x; cvt.u64.u32 %d1, %x; ld.param.u64 %d2, [slots]; ld.param.u32 %r2, [mask];
+      mul.wide.u32 %d3, %x, 4; add.u64 %d2, %d2, %d3; ld.global.u32 %r3, [%d2]; shl.b32 %r3, %r3, 4;
+      ld.param.u32 %r6, [fixed]; setp.ne.u32 %p2, %r6, 0; mov.u32 %r7, tile; cvt.u64.u32 %d6, %r7;
+      shr.u32 %r4, %r2, %x; and.b32 %r4, %r4, 1; setp.ne.u32 %p1, %r4, 0; cvt.u64.u32 %d4, %r3; ld.param.u64 %d5, [out];
+      {"add.u64 %d4, %d4, %d5; mov.u64 %d6, %d5;" if space == "global" else "add.u64 %d4, %d4, %d6;"}
+      @!%p1 bra done; @%p2 bra alike; st.{space}.{kind} [%d4], {value.get(kind, "%r1")}; bra done;
+    alike: st.{space}.{kind} [%d6], {value.get(kind, "%r1")};
+    done:
+      bar.warp.sync 0xffffffff;
+      {copy_out}""",
+        ".param .u64 out, .param .u64 slots, .param .u32 mask, .param .u32 fixed",
+    )
+    t = np.arange(32)
+    for mask in (0xFFFF_FFFF, 0x5A5A_5A50):
+        for fixed, slots in [(1, t * 0), (0, t * 0), (0, t // 4), (0, t % 4), (0, t * 7 % 5), (0, 31 - t // 2)]:
+            expected: dict[int, int] = {}
+            for slot in set(slots.tolist()):
+                lanes = [lane for lane in range(32) if slots[lane] == slot and mask >> lane & 1]
+                if lanes:
+                    expected[slot] = winner(lanes, size)
+            for way in FEW:
+                arrays, _ = run(text, (32, 1, 1), [np.zeros(128, U32), slots.astype(U32), mask, fixed], way)
+                assert {slot: int(arrays[0][slot * 4]) for slot in expected} == expected, (mask, fixed, slots, way.name)

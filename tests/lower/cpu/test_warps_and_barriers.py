@@ -69,15 +69,13 @@ def test_warp_operations_with_partial_masks_in_both_branches(block: Block) -> No
         np.testing.assert_array_equal(np.where(expected == 0, 0, out), expected, err_msg=way.name)
 
 
-@pytest.mark.parametrize("block", SHAPES)
+@pytest.mark.parametrize("block", [(32, 1, 1), (40, 1, 1), (16, 16, 1), (64, 2, 1)])
 def test_tiles_with_a_mask_each(block: Block) -> None:
     text = entry("""
       and.b32 %r1, %lane, 24; mov.u32 %r2, 255; shl.b32 %r2, %r2, %r1; and.b32 %r3, %t, 5; setp.eq.u32 %p1, %r3, 4;
       vote.sync.ballot.b32 %r4, %p1, %r2; redux.sync.or.b32 %r5, %r3, %r2; vote.sync.any.pred %p2, %p1, %r2;
       selp.u32 %r6, 64, 0, %p2; mad.lo.u32 %r7, %r4, 8, %r5; add.u32 %r7, %r7, %r6; st.global.u32 [%wide], %r7; ret;""")
     t = numbers(block)
-    if len(t) % 8:
-        pytest.skip("whole tiles only")
     expected = []
     for thread in t:
         tile = [int(thread) // 8 * 8 + k for k in range(8)]
@@ -290,3 +288,50 @@ def test_atomics(space: str, spread: str) -> None:
         lines.append(f"add.u32 %r20, %r20, {n}; setp.lt.u32 %p9, %r20, {size // 8}; @%p9 bra OUT;")
     text = entry("\n".join(lines) + "ret;", variables="" if space == "global" else f".shared .align 8 .b8 sh[{size}];")
     check(text, block, [start.reshape(-1)], [expected.reshape(-1)], ways=LAST)
+
+
+@pytest.mark.parametrize("block", [(32, 1, 1), (48, 1, 1), (64, 1, 1)])
+@pytest.mark.parametrize("style", ["nested", "flag", "fenced"])
+def test_locks_taken_again_and_again(block: Block, style: str) -> None:
+    """A lock taken three times by each thread: a loop around the spin loop, or the critical section inside of it."""
+    critical = "ld.volatile.global.u32 %r3, [%d1+4]; mad.lo.u32 %r3, %r3, 1, %t; st.volatile.global.u32 [%d1+4], %r3;"
+    body = {
+        "nested": f"""
+    AGAIN: mov.u32 %r2, 1;
+    TRY: atom.global.cas.b32 %r2, [%d1], 0, 1; setp.ne.u32 %p2, %r2, 0; @%p2 bra TRY;
+      {critical} atom.global.exch.b32 %r5, [%d1], 0; add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 3; @%p3 bra AGAIN;""",
+        "flag": f"""
+    AGAIN: mov.u32 %r7, 0;
+    TRY: atom.global.cas.b32 %r2, [%d1], 0, 1; setp.ne.u32 %p2, %r2, 0; @%p2 bra NEXT;
+      {critical} mov.u32 %r7, 1; atom.global.exch.b32 %r5, [%d1], 0;
+    NEXT: setp.eq.u32 %p4, %r7, 0; @%p4 bra TRY; add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 3; @%p3 bra AGAIN;""",
+        "fenced": f"""
+    AGAIN: setp.gt.u32 %p5, %t, 1000;
+    TRY: ld.acquire.gpu.global.u32 %r2, [%d1]; setp.ne.u32 %p2, %r2, 0; @%p2 bra TRY;
+      atom.global.cas.b32 %r2, [%d1], 0, 1; setp.ne.u32 %p2, %r2, 0; @%p2 bra TRY;
+      {critical} fence.acq_rel.gpu; st.release.gpu.global.u32 [%d1], 0; add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 3;
+      @%p3 bra AGAIN; @%p5 add.u32 %r9, %r9, 5;""",
+    }[style]
+    text = entry(
+        f"ld.param.u64 %d1, [lock]; mov.u32 %r9, 0; activemask.b32 %r30; {body} bar.sync 0; ld.volatile.global.u32 %r20, [%d1+4];"
+        "add.u32 %r20, %r20, %r9; st.global.u32 [%wide], %r20; ret;",
+        ".param .u64 out, .param .u64 lock",
+    )
+    total = 3 * threads(block) * (threads(block) - 1) // 2
+    expected = np.full(threads(block), total + 3, U32)
+    check(text, block, [empty(block), np.zeros(2, U32)], [expected, np.array([0, total], U32)], ways=LAST)
+
+
+@pytest.mark.parametrize("block", [(64, 1, 1), (96, 1, 1), (70, 1, 1)])
+def test_one_thread_waits_for_another_warp(block: Block) -> None:
+    """Thread 0 spins on a flag that the last warp sets; barriers before and behind; values of all shapes stay."""
+    text = entry("""
+      ld.param.u64 %d1, [flag]; mul.lo.u32 %r1, %t, %t; add.u32 %r2, %x, 3; setp.ne.u32 %p1, %t, 0; setp.gt.u32 %p5, %r1, 100;
+      bar.sync 0; @%p1 bra OTHERS;
+    SPIN: ld.volatile.global.u32 %r3, [%d1]; setp.eq.u32 %p2, %r3, 0; @%p2 bra SPIN; st.volatile.global.u32 [%d1+4], %r3; bra MEET;
+    OTHERS: setp.ne.u32 %p3, %t, NT; @%p3 bra MEET; st.volatile.global.u32 [%d1], 42;
+    MEET: bar.sync 0; ld.volatile.global.u32 %r4, [%d1+4]; add.u32 %r4, %r4, %r1; add.u32 %r4, %r4, %r2; @%p5 add.u32 %r4, %r4, 1000;
+      st.global.u32 [%wide], %r4; ret;""".replace("NT", str(threads(block) - 1)), ".param .u64 out, .param .u64 flag")  # fmt: skip
+    t = numbers(block)
+    expected = t * t + t + 3 + 42 + np.where(t * t > 100, 1000, 0)
+    check(text, block, [empty(block), np.zeros(2, U32)], [expected.astype(U32), np.array([42, 42], U32)], ways=LAST)

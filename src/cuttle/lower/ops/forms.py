@@ -120,8 +120,9 @@ def synthesise(
             texts.append(f"[%s{first}, {{{', '.join(r.name for r in parts_)}}}]")
             continue
         if code == "X":
-            operands.append(Immediate(16))
-            texts.append("16")
+            literal = 0 if opcode.startswith("mma.sp") else 16  # a sparsity selector, or a size
+            operands.append(Immediate(literal))
+            texts.append(str(literal))
             continue
         index = len(operands) - (1 if registers else 0)
         if index in immediates:

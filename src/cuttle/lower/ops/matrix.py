@@ -6,12 +6,16 @@ The bits of every form are those of an H200 (tools/record_mma.py, tests/ptx/gold
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
+from cuttle.abi.ptx_isa import OPCODES
+from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops import volta
 from cuttle.lower.ops.common import as_half, force_canonical, pack, unpack
+from cuttle.lower.ops.dispatch import spell
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm, form_of, operand_registers, selectors
 from cuttle.lower.ops.tensor import Element
 from cuttle.lower.ops.tiles import Row, columns_of, double_sum, float_sum, integer_sum, rows_of
@@ -49,20 +53,22 @@ def split_registers(instruction: Instruction, operands: Sequence[Value]) -> list
     return groups
 
 
+@cache
+def _spellings(opcode: str) -> frozenset[str]:
+    """The row's forms without `.aligned`, which early PTX leaves out."""
+    return frozenset(spelling.replace(".aligned", "") for spelling in expand_all(OPCODES[opcode].syntax))
+
+
 def checked_form(machine: Machine, instruction: Instruction) -> MatrixForm:
     """The instruction's form; refuses what is not one of the row's."""
     form = form_of(instruction.opcode, instruction.modifiers)
-    if form is None:
-        machine.refuse("this form of matrix multiplication")
+    if form is None or spell(instruction).replace(".aligned", "") not in _spellings(instruction.opcode):
+        machine.refuse("this form of matrix multiplication, which sm_90 does not have")
     assert form is not None
-    for kind in (form.a_kind, form.b_kind):
-        if kind not in ELEMENT_BITS:
-            machine.refuse(f"matrix elements of type {kind}")
-    wanted = operand_registers(form)
-    for index, count in wanted.items():
+    for index, count in operand_registers(form).items():
         operand = instruction.operands[index]
         if count != (len(operand.elements) if isinstance(operand, Vector) else 1):
-            machine.refuse("this shape of matrix multiplication")
+            machine.refuse(f"operand {index} of other than {count} registers")
     return form
 
 
@@ -167,8 +173,6 @@ def mma_sp(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[
     """`mma.sp`: A holds two of four elements of each row (tf32: one of two), named by the metadata. 9.7.14.6."""
     e = machine.emitter
     form = checked_form(machine, instruction)
-    if form.a_kind in ("e4m3", "e5m2") and form.d_kind == "f16":
-        machine.refuse("8-bit floats on an f16 accumulator, which sm_90 does not have")
     *registers, selector = operands
     if not isinstance(selector, Immediate):
         machine.refuse("a sparsity selector that is no constant")
