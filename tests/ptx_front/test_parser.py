@@ -146,6 +146,18 @@ def test_register_plus_constant_is_added_before() -> None:
     assert store.operands[1] == Register("%r2$sum") and second.operands[1] == Register("%r2$sum$1")
 
 
+def test_array_elements_by_register() -> None:
+    """Seen in Dr.Jit: `ld.global.u64 %rd2, callables[%r3]`."""
+    move, mad, load = instructions(body("@%p1 ld.global.b32 %r1, g[%r2];", ".global .b32 g[20];"))
+    assert (move.opcode, move.types, move.operands[1], move.guard) == ("mov", ("u64",), Symbol("g"), None)
+    assert (mad.opcode, mad.modifiers, mad.types) == ("mad", ("wide", "u32"), ("u32",))
+    assert mad.operands == (Register("%r2$element"), Register("%r2"), Immediate(4), move.operands[0])
+    assert load.operands[1] == Address(Register("%r2$element")) and load.guard is not None
+    move, mad, taken = instructions(body("mov.u64 %rd1, g[%rd2 + 3];", ".global .b32 g[20];"))
+    assert move.operands[1] == Symbol("g", 12) and mad.modifiers == ("lo", "u64")
+    assert taken.operands[1] == Register("%rd2$element")
+
+
 def test_unified_behind_the_address_is_a_modifier() -> None:
     assert first("ld.global.u32 %r1, [%rd1].unified;").modifiers == ("global", "u32", "unified")
 
@@ -305,7 +317,7 @@ def test_index_is_lazy() -> None:
         ("PTX-0106", "mov.u32 %r1, 99999999999999999999;", 1),
         ("PTX-0107", ".reg .q32 %x;", 1),
         ("PTX-0103", ".frobnicate 1;", 1),
-        ("PTX-0304", "ld.global.b32 %r1, g[%r2];", 1),
+        ("PTX-0105", "ld.global.b32 %r1, g[g];", 1),
         ("PTX-0301", ".reg .b32 %q<99999999999>;", 1),
         ("PTX-0302", "{" * 100 + "}" * 100, 1),
     ],

@@ -1,5 +1,5 @@
-/* Values that libraries in the program keep per context under a key of theirs (an export table; facts/export_tables.md,
- * section 3.4). Destructors run outside of the lock: they may call back. */
+/* Values that libraries in the program keep per context under a key of theirs (an export table; docs/legal.md names the
+ * source of the interface). Destructors run outside of the lock: they may call back. */
 #include "context_local_storage.h"
 
 #include <stdlib.h>

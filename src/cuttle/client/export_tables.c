@@ -1,5 +1,5 @@
-/* cuGetExportTable: the tables that a CUDA runtime cannot do without (facts/export_tables.md names entries and
- * signatures). Every other table is refused and logged: a made-up one makes programs go wrong silently. */
+/* cuGetExportTable: the tables that a CUDA runtime cannot do without (docs/legal.md names the source of
+ * entries and signatures). Every other table is refused and logged: a made-up one makes programs go wrong silently. */
 #include "client.h"
 #include "context_local_storage.h"
 #include "handshake.h"

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cuttle.errors import PtxError
-from cuttle.ptx.constants import MASK64
 from cuttle.ptx.declarations import SPACES, read_parameters, read_variables
 from cuttle.ptx.ir import (
     TYPE_BITS,
     CallTarget,
     Function,
     Guard,
-    Immediate,
     Instruction,
     Label,
     LabelMark,
@@ -261,10 +259,9 @@ class BodyReader:
         return self.error(error.code, offset, message, instruction=instruction)
 
     def _emit_sums(self, location: Location) -> None:
-        """The additions for operands `%r1+4`, before their statement. They change nothing if it does not execute."""
-        for result, base, offset, type_name in self.operands.sums:
-            operands = (result, base, Immediate(offset & MASK64))
-            self.statements.append(Instruction("add", (type_name,), (type_name,), operands, None, location))
+        """What operands `%r1+4` and `a[%r1]` need before their statement. It changes nothing if that does not execute."""
+        for opcode, modifiers, operands in self.operands.sums:
+            self.statements.append(Instruction(opcode, modifiers, modifiers[-1:], operands, None, location))
         self.operands.sums.clear()
 
     def _branch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from cuttle.ptx.constants import ConstantError, immediate, integer
+from cuttle.ptx.constants import MASK64, ConstantError, immediate, integer
 from cuttle.ptx.ir import (
     TYPE_BITS,
     Address,
@@ -95,7 +95,7 @@ class OperandReader:
         self.variables = variables
         self.symbols = symbols
         # Sums (result, register, constant, type) that the statement being read needs computed before it.
-        self.sums: list[tuple[Register, Register, int, str]] = []
+        self.sums: list[tuple[str, tuple[str, ...], tuple[Operand, ...]]] = []
 
     def read(self, scope: Scope, text: str, indexed_is_address: bool) -> Operand:
         """One operand. `indexed_is_address`: `name[2]` is a memory operand (all but `mov` and `cvta`)."""
@@ -167,7 +167,21 @@ class OperandReader:
             raise OperandError("PTX-0106", f"`{text[:60]}`: nothing can be added to this register")
         result = Register(self.names.unique(f"{base.name}$sum"))
         self.names.function.registers[result.name] = f"b{width}"
-        self.sums.append((result, base, offset, f"s{width}"))
+        self.sums.append(("add", (f"s{width}",), (result, base, Immediate(offset & MASK64))))
+        return result
+
+    def _element_address(self, base: Symbol, size: int, index: Register) -> Register:
+        """Address of `base[%r1]`: computed before the statement, for the IR has no such operand either."""
+        registers = self.names.function.registers
+        width = TYPE_BITS[registers[index.name]]
+        if width not in (32, 64):
+            raise OperandError("PTX-0106", f"{index.name} is no array index: it has {width} bits")
+        start, result = (Register(self.names.unique(f"{index.name}${what}")) for what in ("array", "element"))
+        registers[start.name] = registers[result.name] = "b64"
+        sign = "s" if registers[index.name][0] == "s" else "u"
+        self.sums.append(("mov", ("u64",), (start, base)))
+        how = ("wide", f"{sign}32") if width == 32 else ("lo", f"{sign}64")
+        self.sums.append(("mad", how, (result, index, Immediate(size), start)))
         return result
 
     def named(self, scope: Scope, name: str) -> Operand:
@@ -214,15 +228,21 @@ class OperandReader:
         base = self.named(scope, name)
         if not isinstance(base, Symbol):
             raise OperandError("PTX-0106", f"`{name}` is no array")
+        variable = self.names.function.variables.get(base.name) or self.variables.get(base.name)
+        size = TYPE_BITS[variable.type] // 8 if variable is not None else 1
+        more = base.offset + (self.offset("+", addend) if addend else 0)
         try:
             element = integer(index)
         except ConstantError:
-            if "%" in index or _NAME.match(index.strip()):
-                raise OperandError("PTX-0304", f"`{name}[...]` indexed by a register is not supported") from None
-            raise OperandError("PTX-0105", f"`{index[:40]}` is no array index") from None
-        variable = self.names.function.variables.get(base.name) or self.variables.get(base.name)
-        size = TYPE_BITS[variable.type] // 8 if variable is not None else 1
-        offset = base.offset + element * size + (self.offset("+", addend) if addend else 0)
+            plus = _OFFSET.match(index.strip())
+            register = plus[1] if plus else index.strip()
+            found = self.named(scope, register) if _NAME.match(register) else None
+            if not isinstance(found, Register):
+                raise OperandError("PTX-0105", f"`{index[:40]}` is no array index") from None
+            element = self.offset(plus[2], plus[3]) if plus else 0
+            at = self._element_address(Symbol(base.name, more + element * size), size, found)
+            return Address(at) if indexed_is_address else at
+        offset = more + element * size
         return Address(Symbol(base.name), offset) if indexed_is_address else Symbol(base.name, offset)
 
     def offset(self, sign: str, text: str) -> int:

@@ -3,7 +3,7 @@
 A value is `base + offsets[lane]` with offsets known at compile time (*uniform* when they are all zero), with one base for
 the warp or one for each segment of it (rows of a 16x16 block: two segments of 16 lanes), or it is an arbitrary vector.
 `a + lane`, `4 * tid.x + constant`, `tid.y` of a 2-D block and everything made from them by addition and by multiplication
-with constants have such a shape; so their addresses become plain vector loads (design: facts/cpu_simt.md section 4.2).
+with constants have such a shape; so their addresses become plain vector loads (docs/design/cpu_simt.md).
 
 `low`/`high` bound the bases read as signed numbers, where known, and hold only if neither the bases nor the
 lane values wrap around; `zeros` counts the low bits known to be zero in every base.
