@@ -186,3 +186,13 @@ def test_virtual_memory(arena: Arena) -> None:
 def test_budget_is_what_was_asked_for() -> None:
     assert choose_budget(1 << 30) == 1 << 30
     assert 16 << 20 <= choose_budget(0) < 1 << 50
+
+
+def test_large_allocations_start_where_an_h200_puts_them(arena: Arena) -> None:
+    memory = arena.memory
+    memory.allocate(512, kinds.DEVICE)
+    for kind in (kinds.DEVICE, kinds.MANAGED):
+        assert memory.allocate((1 << 20) + 1, kind).address % (2 << 20) == 0
+    # Rather unaligned than out of memory.
+    left = memory.budget - memory.used - 4096
+    assert memory.allocate(left, kinds.DEVICE).bytes == left

@@ -17,6 +17,8 @@ from cuttle.runtime.ranges import FreeRanges
 from cuttle.runtime.results import CudaError
 
 ALIGNMENT = 512
+# Allocations of more than 1 MiB start at multiples of 2 MiB on an H200 (those of pools do not); Taichi relies on 4 KiB.
+LARGE, LARGE_ALIGNMENT = 1 << 20, 2 << 20
 PAGE = 4096
 # Kinds of allocations, as in requests MEM_ALLOC and POINTER_RANGE.
 DEVICE, MANAGED, PINNED, MODULE, ARRAY, REGISTERED, POOL, INTERNAL = range(8)
@@ -77,7 +79,10 @@ class DeviceMemory:
             raise CudaError(
                 results.OUT_OF_MEMORY, f"{size} bytes asked for, {self.budget - self.used} of {self.budget} are free"
             )
-        address = self._free.take(reserved, alignment)
+        wanted = LARGE_ALIGNMENT if size > LARGE and not pool and kind in (DEVICE, MANAGED) else alignment
+        address = self._free.take(reserved, max(wanted, alignment))
+        if address is None and wanted > alignment:
+            address = self._free.take(reserved, alignment)
         if address is None:
             raise CudaError(results.OUT_OF_MEMORY, f"no range of {reserved} bytes is free")
         self._forget_idle(address, reserved)

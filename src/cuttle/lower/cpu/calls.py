@@ -116,6 +116,12 @@ def read_results(writer: NodeWriter, node: Node, formals: Function | Prototype, 
     assert shape is not None
     values = list(node.results)
     for index, chunks in enumerate(shape.results):
+        if index >= len(formals.results):  # declared with a result, defined without: nobody may look at it
+            for value in [values.pop(0) for _ in chunks]:
+                if value is not None:
+                    nothing = writer.emitter.const(f"i{writer.plan.graph.values[value].bits}", 0)
+                    writer.region.write(value, of_value(nothing), blend=writer.plan.blends)
+            continue
         base = start + formals.results[index].offset
         buffer = shape.result_buffers[index] if index < len(shape.result_buffers) else None
         if buffer is not None:

@@ -25,6 +25,7 @@ from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
+from cuttle.lower.passes.register_parameters import with_memory_parameters
 from cuttle.ptx.ir import Module
 
 LARGE_TEXT = 1_000_000
@@ -94,7 +95,7 @@ def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
         function = module.functions.get(module.aliases.get(name, name))
         if name in graphs or function is None or function.statements is None or name in SERVICES:
             continue
-        graphs[name] = build(module, function)
+        graphs[name] = build(module, with_memory_parameters(function))
         pending.extend(wanted_functions(module, graphs[name]))
     return graphs
 

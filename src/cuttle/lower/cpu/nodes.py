@@ -297,11 +297,12 @@ class NodeWriter:
 
     def check_wrap(self, node: Node, index: int, source: Shaped, base: Value) -> None:
         """Ends in a fault if a lane's value wrapped around before it is extended (see affine_rules)."""
-        operand = flatten(node.operands)[index]
+        operands = flatten(node.operands)
+        operand = operands[index]
         if not isinstance(operand, ValueRef):
             return
         shape = self.plan.shape(operand.id)
-        shapes = [shape if i == index else Shape("uniform") for i in range(3)]
+        shapes = [shape if i == index else Shape("uniform") for i in range(len(operands))]
         bits = needs_wrap_check(node.instruction, shapes, index)
         if not bits:
             return

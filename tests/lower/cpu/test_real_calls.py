@@ -1,0 +1,56 @@
+"""Calls through pointers, whose parameters travel in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.cpu.kernels import check, entry
+
+U32 = np.uint32
+
+CALLEES = """
+.visible .func (.reg .u32 sum) first(.reg .u32 index, .reg .u64 data, .param .align 4 .b8 more[4])
+{
+  .reg .b32 %r<4>; .reg .pred %p<2>;
+  ld.param.b32 %r1, [more];
+  ld.global.u32 %r2, [data];
+  add.u32 sum, index, %r1;
+  setp.gt.u32 %p1, index, 20;
+  @%p1 ret;
+  add.u32 sum, sum, %r2;
+  ret;
+}
+.visible .func (.reg .u32 sum) second(.reg .u32 index, .reg .u64 data, .param .align 4 .b8 more[4])
+{
+  mov.u32 sum, index;
+}
+.global .u64 table[2] = {first, second};
+"""
+BODY = """
+  and.b32 %r1, %t, 1;
+  ld.global.u64 %d1, table[%r1];
+  add.u32 %r2, %t, 100;
+  { shape: .callprototype (.reg .u32 s) _ (.reg .u32 i, .reg .u64 d, .param .align 4 .b8 m[4]);
+    .param .align 4 .b8 more[4]; st.param.b32 [more], %r2;
+    call (%r3), %d1, (%t, %wide, more), shape; }
+  st.global.u32 [%wide], %r3;
+  ret;
+"""
+
+
+@pytest.mark.parametrize("count", [6, 64])
+def test_register_parameters(count: int) -> None:
+    """Seen in Dr.Jit: `.func f(.reg .u32 index, .reg .u64 data, .param .b8 params[4])` called through a table."""
+    values = np.arange(1000, 1000 + count, dtype=U32)
+    t = np.arange(count)
+    expected = np.where(t & 1, t, t + t + 100 + np.where(t > 20, 0, values)).astype(U32)
+    table = np.zeros(2, np.uint64)
+    table[:] = handles()
+    check(entry(BODY, before=CALLEES), (count, 1, 1), [values], [expected, None], symbols=[table])
+
+
+def handles() -> list[int]:
+    from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_BASE
+
+    return [FUNCTION_HANDLE_BASE, FUNCTION_HANDLE_BASE | 1]
