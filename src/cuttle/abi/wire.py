@@ -307,6 +307,6 @@ FAULTS: tuple[tuple[int, str, int], ...] = (
     (6, "time-out", 702),
     (7, "illegal instruction", 715),
     (8, "image failed to load", 300),
-    (9, "index wrapped", 719),  # an affine index left its proven range; see docs on CUTTLE_AFFINE
+    (9, "index wrapped", 719),  # of an address, in an active lane; see docs/design/cpu_simt.md
     (10, "barrier deadlock", 719),
 )

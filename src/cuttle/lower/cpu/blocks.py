@@ -132,8 +132,10 @@ class BlockWriter:
             return
         region.restore(start)
         self.nodes.current = Lanes()
+        self.nodes.recomputing = True
         for value in plan.recomputed_at(start):
             self.nodes.execute(plan.recomputable.node(value), blend=False)
+        self.nodes.recomputing = False
         if start.loop >= 0:
             e.line(f"br label %F{start.block}" if start.version == FULL else "br label %S0")
             return

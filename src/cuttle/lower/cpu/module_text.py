@@ -83,6 +83,7 @@ def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
     """A real device function: `void name(block, warp, lanes, i64 start of its local memory)`; see `calls.py`."""
     region = RegionEmitter(plan, [None])
     BlockWriter(region).write()
+    region.emitter.declare("@llvm.cttz.i32", "declare i32 @llvm.cttz.i32(i32, i1)")
     module.take(region)
     limit = plan.layout_local_bytes - plan.own_local_bytes
     lines = [
@@ -98,7 +99,10 @@ def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
         f"  %overflow.services.at = getelementptr i8, ptr %overflow.launch, i64 {field_offset(LAUNCH.fields, 'services')}",
         "  %overflow.services = load ptr, ptr %overflow.services.at",
         "  %overflow.trap = load ptr, ptr %overflow.services",
-        f"  call i64 %overflow.trap(ptr %block, i32 0, i64 {STACK_FAULT}, i64 0, i64 0, i64 0)",
+        "  %overflow.lane = call i32 @llvm.cttz.i32(i32 %mask, i1 false)",
+        f"  %overflow.first = mul i32 %warp, {LANES}",
+        "  %overflow.thread = add i32 %overflow.first, %overflow.lane",
+        f"  call i64 %overflow.trap(ptr %block, i32 %overflow.thread, i64 {STACK_FAULT}, i64 0, i64 0, i64 0)",
         "  unreachable",
         "begin:",
         *region.emitter.lines,

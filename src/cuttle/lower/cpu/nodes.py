@@ -37,6 +37,7 @@ class NodeWriter:
         self.plan = region.plan
         self.current = Lanes()
         self.any_nan = False
+        self.recomputing = False  # values that were computed, and checked, before
 
     # -- operands ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +152,9 @@ class NodeWriter:
 
     def any_active_trap(self, line: int) -> None:
         e = self.emitter
-        self.region.scalar_service("trap", [e.const("i64", TRAP_FAULT), e.const("i64", line)])
+        bits = self.machine.lanes.bits
+        lane = e.intrinsic("llvm.cttz", [bits, e.const("i1", 0)]) if bits is not None else e.const("i32", 0)
+        self.region.call_service("trap", lane, [e.const("i64", TRAP_FAULT), e.const("i64", line)])
 
     def apply(self, node: Node, *, blend: bool, guard: Value | None) -> None:
         instruction = node.instruction
@@ -166,7 +169,7 @@ class NodeWriter:
         self.machine.result_unused = all(result is None or result not in self.plan.used for result in node.results)
         results: list[Shaped]
         if scalar and row.effects == "pure":
-            results = self.apply_to_bases(node, slots, operands, shapes, widths)
+            results = self.apply_to_bases(node, slots, operands, shapes, widths, guard)
         elif scalar and shapes[0].kind == "segmented" and row.effects == "read":
             results = self.apply_per_segment(node, slots, operands, shapes, widths)
         else:
@@ -238,7 +241,13 @@ class NodeWriter:
     # -- scalar computation ------------------------------------------------------------------------------------------
 
     def apply_to_bases(
-        self, node: Node, slots: dispatch.Signature, operands: list[SsaOperand], shapes: list[Shape], widths: list[int]
+        self,
+        node: Node,
+        slots: dispatch.Signature,
+        operands: list[SsaOperand],
+        shapes: list[Shape],
+        widths: list[int],
+        guard: Value | None,
     ) -> list[Shaped]:
         """The op on the bases of its operands; the analysis has found the offsets of the result."""
         e = self.emitter
@@ -257,7 +266,9 @@ class NodeWriter:
                     values.append(segment_bases(e, source, count)[segment])
                 else:
                     base = source.bases[segment if len(source.bases) > 1 else 0]
-                    self.check_wrap(node, index, source, base)
+                    if not self.recomputing:
+                        part = (segment, count) if len(source.bases) > 1 else None
+                        self.check_wrap(node, index, source, base, guard, part)
                     values.append(base)
             columns.append(list(dispatch.apply(self.machine, node.instruction, values, widths, slots)))
         self.region.converting_bases = False
@@ -295,8 +306,14 @@ class NodeWriter:
             return self.plan.symbol_shape(operand)
         return UNIFORM
 
-    def check_wrap(self, node: Node, index: int, source: Shaped, base: Value) -> None:
-        """Ends in a fault if a lane's value wrapped around before it is extended (see affine_rules)."""
+    def check_wrap(
+        self, node: Node, index: int, source: Shaped, base: Value, guard: Value | None, segment: tuple[int, int] | None
+    ) -> None:
+        """Ends in a fault if the value of a lane that is here wrapped around before it is extended (see affine_rules).
+
+        The usual path looks at the base alone; only where some lane may have wrapped are lanes looked at one by one.
+        `segment`: (number, count) of the lanes that `base` stands for, None for all of them.
+        """
         operands = flatten(node.operands)
         operand = operands[index]
         if not isinstance(operand, ValueRef):
@@ -311,11 +328,30 @@ class NodeWriter:
         top = e.const(base.type, (1 << (bits - 1)) - 1 - max(high, 0))
         bottom = e.const(base.type, -(1 << (bits - 1)) - min(low, 0))
         fine = e.and_(e.icmp("sle", base, top), e.icmp("sge", base, bottom))
-        ok, wrapped = self.region.fresh_label("proved"), self.region.fresh_label("wrapped")
-        e.line(f"br {fine.typed}, label %{ok}, label %{wrapped}, !prof !10")
+        known, doubtful = self.region.fresh_label("proved"), self.region.fresh_label("doubtful")
+        e.line(f"br {fine.typed}, label %{known}, label %{doubtful}, !prof !10")
+        self.region.label(doubtful)
+        exact = e.cast("sext", base, "i64")
+        offsets = e.vector_constant("i64", source.offsets)
+        wide = e.add(e.splat(exact, LANES), offsets)
+        narrow = e.add(e.splat(base, LANES), e.vector_constant(base.type, source.offsets))
+        differs = e.icmp("ne", wide, e.cast("sext", narrow, "i64"))
+        if self.machine.lanes.vector is not None:
+            differs = e.and_(differs, self.machine.lanes.vector)
+        if guard is not None:
+            differs = e.and_(differs, e.splat(guard, LANES))
+        lanes = e.emit("i32", 1, f"bitcast {differs.typed} to i32")
+        if segment is not None:
+            number, count = segment
+            width = LANES // count
+            lanes = e.and_(lanes, e.const("i32", ((1 << width) - 1) << number * width))
+        wrapped = self.region.fresh_label("wrapped")
+        e.line(f"br {e.icmp('eq', lanes, e.const('i32', 0)).typed}, label %{known}, label %{wrapped}")
         self.region.label(wrapped)
-        self.region.trap(WRAP_FAULT, node.instruction.location.line)
-        self.region.label(ok)
+        self.region.trap(
+            WRAP_FAULT, node.instruction.location.line, e.intrinsic("llvm.cttz", [lanes, e.const("i1", 0)])
+        )
+        self.region.label(known)
 
     def apply_per_segment(
         self, node: Node, slots: dispatch.Signature, operands: list[SsaOperand], shapes: list[Shape], widths: list[int]

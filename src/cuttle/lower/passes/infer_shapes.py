@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cuttle.lower.passes import shape as shapes
-from cuttle.lower.passes.affine_rules import AFFINE, narrow_bounds, rule_operands
+from cuttle.lower.passes.affine_rules import AFFINE, narrow_bounds, needs_wrap_check, rule_operands
 from cuttle.lower.passes.dominance import post_dominators
+from cuttle.lower.passes.find_address_only import find_address_only
 from cuttle.lower.passes.graph import (
     Graph,
     Node,
@@ -99,6 +100,7 @@ class ShapeAnalysis:
         self.irreducible = {block for loop in forest.irreducible for block in loop.blocks}
         successors = [block.successors for block in graph.blocks]
         self.post_dominators = post_dominators(successors)
+        self.address_only = find_address_only(graph) if enabled else set()
 
     def run(self) -> ShapeResult:
         graph = self.graph
@@ -241,6 +243,8 @@ class ShapeAnalysis:
             ):
                 ranged = rule(rule_operands(instruction, sources, self.facts.segment))
                 if ranged is not None:
+                    if self.may_wrap(node, sources):
+                        return VECTOR
                     return ranged
         if all(source.is_uniform for source in sources):
             return UNIFORM
@@ -249,6 +253,16 @@ class ShapeAnalysis:
         if all(source.flat for source in sources) and len(node.results) == 1:
             return Shape("segmented")
         return VECTOR
+
+    def may_wrap(self, node: Node, sources: list[Shape]) -> bool:
+        """Whether a source is extended by sign whose lanes may have wrapped, and the result is not just an address.
+
+        An address may keep its shape: a lane that wrapped would access memory gigabytes away, and a check at run time
+        makes that a fault (docs/design/cpu_simt.md, section 2).
+        """
+        if node.results[0] in self.address_only:
+            return False
+        return any(needs_wrap_check(node.instruction, sources, index) for index in range(len(sources)))
 
     def convert_address_shape(self, node: Node, source: Shape) -> Shape:
         if source.is_vector:
