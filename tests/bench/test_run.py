@@ -101,4 +101,4 @@ def test_small_run(tmp_path: Path) -> None:
     for measured in results["kernels"]:
         assert [len(timing["samples"]) for timing in measured["timings"].values()] == [1, 1]
         assert measured["lowering"]["mode"] == "regions"
-    assert len(results["figures"]) == 7
+    assert len(results["figures"]) == 11

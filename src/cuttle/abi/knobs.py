@@ -106,7 +106,11 @@ COMPILE_WORKERS = Knob("CUTTLE_COMPILE_WORKERS", "whole", "", "processes that co
 COMPILE_TIMEOUT = Knob(
     "CUTTLE_COMPILE_TIMEOUT", "seconds", "600", "longest time the compilation of one kernel may take"
 )
-OPTIMIZATION = Knob("CUTTLE_OPTIMIZATION", "whole", "2", "how hard LLVM optimises kernels: 0 or 2")
+TIERS = Knob(
+    "CUTTLE_TIERS", "choice", "both",
+    "both: kernels start with quickly compiled code and go on with optimised code when that is ready; fast or optimised: one only",
+    ("both", "fast", "optimised"),
+)  # fmt: skip
 AFFINE = Knob("CUTTLE_AFFINE", "switch", "1", "0: kernels are compiled without proofs about indices (slower)")
 PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: the slow truthful way of compiling, to find out who is wrong")
 EXACT_NAN = Knob("CUTTLE_EXACT_NAN", "switch", "1", "0: NaN results may have other bits than NVIDIA's")
@@ -122,5 +126,5 @@ LAUNCH_BLOCKING = Knob(
 
 KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
-    OPTIMIZATION, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
+    TIERS, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip

@@ -24,6 +24,7 @@ class Built:
     ptx: Path
     library: Path
     launch_program: Path
+    first_launch_program: Path
     trivial_program: Path
     nvcc_version: str
     c_version: str
@@ -74,16 +75,20 @@ def build(folder: Path, nvcc_path: Path | None) -> Built:
     library_folder = nvcc.parent.parent / "lib"
     ptx, library = folder / "kernels.ptx", folder / "libkernels.so"
     launch_program, trivial_program = folder / "launch_cost", folder / "trivial"
+    first_launch_program = folder / "first_launch"
     command_output(nvcc, "-ptx", "-arch=compute_80", "-o", ptx, SOURCES / "kernels" / "kernels.cu")
     command_output(
         nvcc, "-arch=compute_80", f"-L{library_folder}", "-o", trivial_program, SOURCES / "programs" / "trivial.cu"
     )
     command_output("gcc", *C_FLAGS, "-shared", "-fPIC", "-o", library, SOURCES / "kernels" / "kernels.c", "-lm")
     command_output("gcc", *C_FLAGS, "-o", launch_program, SOURCES / "programs" / "launch_cost.c", "-ldl")
+    first_launch_source = SOURCES / "programs" / "first_launch.c"
+    command_output("gcc", *C_FLAGS, "-o", first_launch_program, first_launch_source, "-ldl")
     return Built(
         ptx,
         library,
         launch_program,
+        first_launch_program,
         trivial_program,
         command_output(nvcc, "--version").strip().splitlines()[-1],
         command_output("gcc", "--version").splitlines()[0],

@@ -21,6 +21,7 @@ from cuttle.bench.contenders import (
     native_contender,
     pocl_contender,
 )
+from cuttle.bench.first_launches import first_launch_figures
 from cuttle.bench.launches import Figure, launch_figures, start_figures
 from cuttle.bench.noise import Interval, interval, verdict
 from cuttle.bench.problems import PROBLEMS, Problem
@@ -155,6 +156,10 @@ def run(options: Options, talk: Callable[[str], None] = talk_to_stderr) -> Resul
             rounds = min(3, options.rounds)
             try:
                 figures += launch_figures(built, folder, rounds, count, talk)
+            except WorkerFailure as failure:
+                troubles.append(str(failure))
+            try:
+                figures += first_launch_figures(built, folder, rounds, talk)
             except WorkerFailure as failure:
                 troubles.append(str(failure))
             try:

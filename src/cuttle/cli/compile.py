@@ -70,7 +70,10 @@ def _ir_lines(function: Function) -> Iterator[str]:
 @click.option("--block-shape", type=BlockShape(), metavar="X,Y,Z", help="Specialise on this block size.")
 @click.option("--cpu", default="", metavar="NAME", help="LLVM processor name (default: this machine's).")
 @click.option(
-    "--optimization", type=click.Choice(["0", "2"]), default="2", help="LLVM's level, as CUTTLE_OPTIMIZATION."
+    "--optimization",
+    type=click.Choice(["0", "2"]),
+    default="2",
+    help="LLVM's level: 0 is the fast tier, 2 the optimised one.",
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 def command(

@@ -1,4 +1,4 @@
-"""A compile worker: `python -m cuttle.runtime.compile_worker IN OUT` (numbers of inherited pipe ends).
+"""A compile worker: `python -m cuttle.runtime.compile_worker IN OUT PARENT NICENESS` (IN, OUT: inherited pipe ends).
 
 Messages in both directions: u32 bytes of a JSON header, u32 bytes of data, then both. A request's header names `number`,
 `digest` (of the module), `kernel`, `options`; its data is the PTX text, or empty if this worker has seen the module. The
@@ -187,13 +187,17 @@ def _die_with_parent(parent: int) -> None:
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent(int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    if len(sys.argv) > 4:
+        os.nice(int(sys.argv[4]))
     os.dup2(2, 1)  # nothing that a library prints may reach the program's stdout
     # Deep recursion in the compiler is bounded by this, not by luck.
     sys.setrecursionlimit(20000)
     try:
         # What every compilation needs, while the program goes on.
-        import cuttle.lower.cpu.compile_kernel
         import cuttle.ptx.parser  # noqa: F401
+        from cuttle.lower.cpu.compile_kernel import warm_up
+
+        warm_up()
     except ImportError as error:
         sys.stderr.write(f"cuttle: the compiler is not there: {error}\n")
     try:

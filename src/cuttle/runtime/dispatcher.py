@@ -40,6 +40,8 @@ _LAUNCH_KEY_END = wire.RECORD_LAUNCH_CLUSTER_AT
 SPIN_SECONDS = 0.00004
 # The tail is published after so many records at the latest: the client may wait for room.
 PUBLISH_EVERY = 512
+# A program that launches without a pause gets its optimised kernels too: looks for them after so many turns of the loop.
+POLL_EVERY = 256
 REPLY_MORE = 2
 FIRST_CHUNKED = 1
 GRAPH_TICKET = 1 << 63
@@ -85,6 +87,7 @@ class Dispatcher:
         control64 = self._control.u64
         idle_called = False
         spin_until = 0.0
+        turns = 0
         while not self._closed:
             worked = False
             if control64[_HEAD] != self._tail:
@@ -97,7 +100,8 @@ class Dispatcher:
                 self._serve()
                 worked = True
             if worked:
-                if self.order.held:
+                turns += 1
+                if self.order.held or turns % POLL_EVERY == 0:
                     self._poll_compilers()
                 self._device.wake()
                 spin_until = 0.0
@@ -167,9 +171,7 @@ class Dispatcher:
         """Milliseconds; -1 is for ever."""
         if self._values_waited_for:
             return 1
-        if self.session.has("kernels") and self.session.kernels.busy:
-            return 5 if self.session.kernels.sending else 100
-        return -1
+        return self.session.kernels.poll_within_ms() if self.session.has("kernels") else -1
 
     def _client_is_gone(self) -> bool:
         poller = poll()

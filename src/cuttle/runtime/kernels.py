@@ -2,6 +2,9 @@
 
 An image is specialised on the block shape; a kernel that is launched with many shapes gets one image for any shape. A
 launch whose image is not there yet is held back by its stream until the compilation is over.
+
+An image has two tiers. The fast one is compiled first, with hardly any of LLVM's optimisation, and launches begin with it;
+a while later a compiler in the background makes the optimised one, which later launches get. Both give the same bits.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import os
 from collections.abc import Callable
 from json import loads
 from struct import pack, unpack_from
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from cuttle.abi import knobs
@@ -33,14 +37,26 @@ SMALL_INDEX = 2**31 - 1  # bound on grid * block that index proofs may assume
 
 WANTED, COMPILING, READY, FAILED = range(4)
 
+FAST, OPTIMISED = 0, 2  # LLVM's level in each tier
+# Programs that end before get no optimised code, and no background work either.
+OPTIMISE_AFTER_SECONDS = 0.15
+BACKGROUND_NICENESS = 10
+
 
 class Image:
-    """One compilation of a kernel. `index` is its number in the executor of `epoch`."""
+    """A kernel compiled for a block shape. `index` is its number in the executor of `epoch`, `retired` its earlier ones
+    there: launches that were queued before a better tier came still use them."""
 
-    __slots__ = ("error", "epoch", "file", "index", "local_bytes", "shape", "state", "symbol_names", "symbols")
+    __slots__ = (
+        "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small", "state", "symbol_names",
+        "symbols",
+    )  # fmt: skip
 
-    def __init__(self, shape: Shape | None) -> None:
+    def __init__(self, shape: Shape | None, small: bool) -> None:
         self.shape = shape
+        self.small = small  # whether index proofs hold: grid * block fits 31 bits
+        self.dropped = False  # its module is gone
+        self.retired: list[int] = []
         self.state = WANTED
         self.error = ""
         self.file = -1  # descriptor of the image file: it outlives an eviction from the cache
@@ -93,14 +109,16 @@ class KernelStore:
         self._next = 1
         self._cache: KernelCache | None = None
         self._workers: CompileWorkers | None = None
+        self._optimisers: CompileWorkers | None = None
+        self._to_optimise: list[tuple[float, Kernel, Image]] = []  # in order of time
         self._specialise = knobs.SPECIALISE.switch()
         _allow_many_files()
         self._options: dict[str, Any] = {
             "affine": knobs.AFFINE.switch(),
             "plain": knobs.PLAIN.switch(),
-            "optimization": knobs.OPTIMIZATION.whole(),
             "exact_nan": knobs.EXACT_NAN.switch(),
         }
+        self._tiers = knobs.TIERS.choice()
 
     # Kernels
 
@@ -129,8 +147,10 @@ class KernelStore:
         for number in module.kernels.values():
             kernel = self.kernels.pop(number)
             for image in kernel.images.values():
+                image.dropped = True
                 if image.epoch == self.epoch and image.index >= 0:
-                    self._device.unload(image.index)
+                    for index in (*image.retired, image.index):
+                        self._device.unload(index)
                 if image.symbols is not None:
                     self._memory.free_later(image.symbols, self._device.position)
                 if image.file >= 0:
@@ -155,7 +175,7 @@ class KernelStore:
         small = all(blocks * threads <= SMALL_INDEX for blocks, threads in zip(grid, block, strict=True))
         image = self._image_for(kernel, block, small)
         if image.state == WANTED:
-            self._want(kernel, image, small)
+            self._want(kernel, image)
         if image.state == FAILED:
             return None, f"kernel {kernel.name} cannot run: {image.error}"
         if image.state != READY:
@@ -178,7 +198,7 @@ class KernelStore:
                 shape = None
                 image = kernel.images.get((shape, small))
             if image is None:
-                image = kernel.images[shape, small] = Image(shape)
+                image = kernel.images[shape, small] = Image(shape, small)
         return image
 
     # Compilation
@@ -203,37 +223,90 @@ class KernelStore:
         if not self.cache.knows(module.digest):
             self.workers.prewarm(module.digest, module.text)
 
-    def _want(self, kernel: Kernel, image: Image, small: bool) -> None:
-        options = dict(self._options)
-        options["block_shape"] = image.shape
-        if not small:
+    def _want(self, kernel: Kernel, image: Image) -> None:
+        """Finds an image in the cache, the best tier first, or has it compiled."""
+        if self._tiers != "fast" and self._find(kernel, image, OPTIMISED):
+            return
+        tier = OPTIMISED if self._tiers == "optimised" else FAST
+        if tier == FAST and self._find(kernel, image, FAST):
+            self._optimise_later(kernel, image)
+            return
+        image.state = COMPILING
+        self._compile(self.workers, kernel, image, tier)
+
+    def _compile_options(self, image: Image, tier: int) -> dict[str, Any]:
+        options = {**self._options, "optimization": tier, "block_shape": image.shape}
+        if not image.small:
             # No proof holds when an index may pass 2^31: such launches are rare and take the slow way.
             options["affine"] = False
-        module = kernel.module
-        key = self.cache.key(module.digest, kernel.name, repr(sorted(options.items())))
-        path = self.cache.find(module.digest, key)
+        return options
+
+    def _key(self, kernel: Kernel, image: Image, tier: int) -> str:
+        options = self._compile_options(image, tier)
+        return self.cache.key(kernel.module.digest, kernel.name, repr(sorted(options.items())))
+
+    def _find(self, kernel: Kernel, image: Image, tier: int) -> bool:
+        """Takes a tier from the cache, if it is there."""
+        path = self.cache.find(kernel.module.digest, self._key(kernel, image, tier))
         if path is not None:
             try:
                 self._finish(image, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                return
+                return True
             except (OSError, ValueError):
                 pass  # gone or unreadable by now: compile
-        image.state = COMPILING
+        return False
+
+    def _compile(self, workers: CompileWorkers, kernel: Kernel, image: Image, tier: int) -> None:
+        module = kernel.module
 
         def finished(data: bytes, error: str, seconds: float) -> None:
+            if image.dropped:
+                return
             if error or not data:
-                image.state, image.error = FAILED, error or "the compiler gave no image"
-                return  # the launch that waits for it says so
-            try:
-                stored = self.cache.store(module.digest, key, data)
-                self._finish(image, _open_image(stored, data))
-            except (OSError, ValueError) as problem:
-                image.state, image.error = FAILED, f"its image cannot be used: {problem}"
+                error = error or "the compiler gave no image"
+            else:
+                try:
+                    stored = self.cache.store(module.digest, self._key(kernel, image, tier), data)
+                    self._finish(image, _open_image(stored, data))
+                    if tier == FAST:
+                        self._optimise_later(kernel, image)
+                    return
+                except (OSError, ValueError) as problem:
+                    error = f"its image cannot be used: {problem}"
+            if image.state != READY:  # without its optimised tier a kernel runs on as it is
+                image.state, image.error = FAILED, error  # the launch that waits for it says so
 
-        self.workers.compile(module.digest, module.text, kernel.name, options, finished)
+        workers.compile(module.digest, module.text, kernel.name, self._compile_options(image, tier), finished)
+
+    # The second tier
+
+    def _optimise_later(self, kernel: Kernel, image: Image) -> None:
+        if self._tiers == "both":
+            self._to_optimise.append((monotonic() + OPTIMISE_AFTER_SECONDS, kernel, image))
+
+    def _optimise(self) -> None:
+        """Has those compiled again whose time has come."""
+        now = monotonic()
+        while self._to_optimise and self._to_optimise[0][0] <= now:
+            _, kernel, image = self._to_optimise.pop(0)
+            if image.dropped:
+                continue
+            if self._optimisers is None:
+                from cuttle.runtime.workers import CompileWorkers
+
+                self._optimisers = CompileWorkers(1, knobs.COMPILE_TIMEOUT.seconds(), BACKGROUND_NICENESS)
+            self._compile(self._optimisers, kernel, image, OPTIMISED)
 
     def _finish(self, image: Image, file: int) -> None:
+        """Makes a compiled file what the next launches run."""
         metadata = _read_metadata(file)
+        if image.file >= 0:
+            os.close(image.file)
+        if image.epoch == self.epoch:
+            # Launches that are queued use it: it stays until the module goes.
+            image.retired.append(image.index)
+            image.epoch = -1
+            self.ready_launches.clear()
         image.file = file
         image.symbol_names = list(metadata.get("symbols", []))
         image.local_bytes = int(metadata.get("local_bytes", 0))
@@ -252,32 +325,41 @@ class KernelStore:
         symbols = image.symbols.address if image.symbols is not None else 0
         # By way of our own descriptor: the file may be evicted from the cache, or never have had a name.
         # /proc may count processes otherwise than we do: in a PID namespace without a /proc of its own.
+        if image.epoch != self.epoch and image.epoch != -1:
+            image.retired.clear()  # they went with their executor
         image.index = self._device.load(f"/proc/{os.readlink('/proc/self')}/fd/{image.file}", symbols)
         image.epoch = self.epoch
         return ""
 
     # The device process's loop
 
+    @property
+    def _pools(self) -> list[CompileWorkers]:
+        return [pool for pool in (self._workers, self._optimisers) if pool is not None]
+
     def descriptors(self) -> list[int]:
-        return self._workers.descriptors() if self._workers is not None else []
+        return [descriptor for pool in self._pools for descriptor in pool.descriptors()]
 
-    @property
-    def busy(self) -> bool:
-        return self._workers is not None and self._workers.busy
-
-    @property
-    def sending(self) -> bool:
-        """Whether a compile worker has not read all of its request yet."""
-        return self._workers is not None and self._workers.sending
+    def poll_within_ms(self) -> int:
+        """Milliseconds after which `poll` must be called even if no descriptor is readable; -1 is for ever."""
+        if any(pool.sending for pool in self._pools):
+            return 5
+        busy = any(pool.busy for pool in self._pools)
+        if not self._to_optimise:
+            return 100 if busy else -1
+        left = max(1, int((self._to_optimise[0][0] - monotonic()) * 1000) + 1)
+        return min(left, 100) if busy else left
 
     def poll(self) -> bool:
         """Takes finished compilations; returns whether there were any."""
-        return self._workers is not None and self._workers.poll()
+        if self._to_optimise:
+            self._optimise()
+        return any([pool.poll() for pool in self._pools])
 
     def close(self) -> None:
-        if self._workers is not None:
-            self._workers.close()
-            self._workers = None
+        for pool in self._pools:
+            pool.close()
+        self._workers = self._optimisers = None
 
 
 def _allow_many_files() -> None:

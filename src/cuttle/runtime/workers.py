@@ -44,12 +44,12 @@ class Task:
 class Worker:
     """One worker process, its pipes, and what it is at."""
 
-    def __init__(self) -> None:
+    def __init__(self, niceness: int = 0) -> None:
         their_in, self.outgoing = os.pipe()
         self.incoming, their_out = os.pipe()
         numbers = (max(self.outgoing, self.incoming, their_in, their_out, 10) + 1, 0)
         first = numbers[0]
-        arguments = [sys.executable, "-m", WORKER_MODULE, str(first), str(first + 1), str(os.getpid())]
+        arguments = [sys.executable, "-m", WORKER_MODULE, str(first), str(first + 1), str(os.getpid()), str(niceness)]
         actions: list[tuple[int, int, int]] = [
             (os.POSIX_SPAWN_DUP2, their_in, first),
             (os.POSIX_SPAWN_DUP2, their_out, first + 1),
@@ -133,10 +133,15 @@ class Worker:
 
 
 class CompileWorkers:
-    """A few workers and the queue before them."""
+    """A few workers and the queue before them.
 
-    def __init__(self, limit: int, time_limit: float) -> None:
+    With a `niceness` they work in the background: behind everything else that the machine has to do, and without a word
+    about how long it takes.
+    """
+
+    def __init__(self, limit: int, time_limit: float, niceness: int = 0) -> None:
         self._limit = max(1, limit)
+        self._niceness = niceness
         self._time_limit = time_limit
         self._workers: list[Worker] = []
         self._queue: deque[Task] = deque()
@@ -201,7 +206,7 @@ class CompileWorkers:
         self._workers.clear()
 
     def _start(self) -> Worker:
-        worker = Worker()
+        worker = Worker(self._niceness)
         self._workers.append(worker)
         return worker
 
@@ -230,7 +235,7 @@ class CompileWorkers:
 
     def _watch(self, worker: Worker, task: Task) -> None:
         passed = time.monotonic() - task.started
-        if passed > SLOW_SECONDS and not task.said_slow:
+        if passed > SLOW_SECONDS and not task.said_slow and not self._niceness:
             task.said_slow = True
             say(f"compiling {task.kernel} takes a while")
         if passed > self._time_limit:

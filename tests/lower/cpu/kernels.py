@@ -30,7 +30,10 @@ HEADER = ".version 8.8\n.target sm_90\n.address_size 64\n"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to compile and run: options, `specialised` on the block's shape or not, `general` runs `step` only."""
+    """One way to compile and run: options, `specialised` on the block's shape or not, `general` runs `step` only.
+
+    `unified` and `in_memory` compile as large kernels are: all resume points in one function, values in their slots.
+    """
 
     name: str
     options: CompileOptions = CompileOptions()
@@ -38,6 +41,7 @@ class Way:
     general: bool = False
     unified: bool = False
     alone: bool = True
+    in_memory: bool = False
 
 
 DEFAULT = Way("default")
@@ -48,6 +52,7 @@ WAYS = (
     Way("flat", CompileOptions(affine=False)),
     Way("plain", CompileOptions(plain=True, optimization=0)),
     Way("O0", CompileOptions(optimization=0), unified=True, alone=False),
+    Way("in memory", in_memory=True),
 )
 QUICK_WAYS = (
     Way("O0", CompileOptions(optimization=0)),
@@ -63,17 +68,18 @@ def parsed(text: str) -> Module:
 
 def compiled(text: str, kernel: str, block: Block, way: Way) -> ImageRunner:
     options = replace(way.options, block_shape=block if way.specialised else None)
-    return compiled_once(text, kernel, options, way.unified)
+    return compiled_once(text, kernel, options, way.unified, way.in_memory)
 
 
 @functools.lru_cache(maxsize=64)
-def compiled_once(text: str, kernel: str, options: CompileOptions, unified: bool) -> ImageRunner:
-    before = plan_module.UNIFIED_FROM
-    plan_module.UNIFIED_FROM = 0 if unified else before
+def compiled_once(text: str, kernel: str, options: CompileOptions, unified: bool, in_memory: bool) -> ImageRunner:
+    before = plan_module.UNIFIED_FROM, plan_module.PHI_BUDGET
+    plan_module.UNIFIED_FROM = 0 if unified else before[0]
+    plan_module.PHI_BUDGET = 0 if in_memory else before[1]
     try:
         return ImageRunner(compile_kernel(parsed(text), kernel, options))
     finally:
-        plan_module.UNIFIED_FROM = before
+        plan_module.UNIFIED_FROM, plan_module.PHI_BUDGET = before
 
 
 def packed(arguments: Arguments) -> bytes:

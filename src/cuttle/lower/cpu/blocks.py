@@ -249,12 +249,11 @@ class BlockWriter:
             slots = region.parts(result)
             vector = shaped.vector
             if vector is not None and lanes.vector is not None and target not in self.plan.entered_together:
-                name = slots[0][0]
-                old = e.emit(vector.type, LANES, f"load {vector.llvm_type}, ptr {name}, align 64")
+                old = region.load_slot(result, *slots[0])
                 vector = e.select(lanes.vector, vector, old)
             elements = (vector,) if vector is not None else shaped.bases
             for (name, _, _), element in zip(slots, elements, strict=True):
-                e.line(f"store {element.typed}, ptr {name}, align 64")
+                region.store_slot(result, name, element)
 
     def go_full(self, source: int, target: int) -> None:
         """The edge when all lanes take it, in the full version."""

@@ -21,6 +21,7 @@ from cuttle.lower.cpu.link_image import LinkError, link_image
 from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel, write_refusal
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan
+from cuttle.lower.ops.dispatch import load_functions
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
@@ -28,7 +29,7 @@ from cuttle.lower.passes.graph import Graph
 from cuttle.lower.passes.register_parameters import with_memory_parameters
 from cuttle.ptx.ir import Module
 
-LARGE_TEXT = 1_000_000
+ENORMOUS_TEXT = 16_000_000
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
 
 
@@ -141,8 +142,8 @@ def compile_kernel(
         raise PtxError(
             error.code, error.message, Where(**{**where_fields(where), "kernel": kernel}), hint=error.hint
         ) from error
-    if len(source) > LARGE_TEXT:
-        # Past this size LLVM's passes turn the value slots of hundreds of blocks into phis and take minutes.
+    if len(source) > ENORMOUS_TEXT:
+        # Past this size the optimiser takes minutes.
         code = replace(code, opt_level=0)
     try:
         compiled = compile_object(source, code, want_ir=want_ir, want_assembly=want_assembly)
@@ -151,6 +152,12 @@ def compile_kernel(
         raise PtxError("PTX-0390", f"code generation failed: {error}", Where(kernel=kernel)) from error
     metadata = image_metadata(plan.kernel, kernel, linked)
     return CompiledImage(pack_image(metadata, linked.blob), metadata, source, compiled.ir, compiled.assembly)
+
+
+def warm_up() -> None:
+    """What the first compilation of a process would have to wait for: op functions, LLVM's tables for the processor."""
+    load_functions()
+    compile_object("define void @nothing() {\n  ret void\n}\n", CodeOptions(opt_level=0))
 
 
 def where_fields(where: Where) -> dict[str, Any]:

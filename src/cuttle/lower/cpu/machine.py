@@ -41,7 +41,7 @@ class WarpMachine:
     def __init__(self, region: RegionEmitter) -> None:
         self.region = region
         self.emitter = region.emitter
-        self.memory = Memory(region.emitter, region.plan.counts, region.nowhere)
+        self.memory = Memory(region.emitter, region.plan.counts, region.nowhere, region.plan.target.avx512)
         self.lanes = Lanes()
         self.instruction: Instruction | None = None
         self.segment: tuple[int, int] | None = None

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cuttle.lower.cpu.narrow_access import has_instruction, masked_gather, masked_scatter
 from cuttle.lower.cpu.shaped import Shaped, materialise
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.passes.shape import LANES
@@ -62,10 +63,11 @@ class Lanes:
 class Memory:
     """Emits accesses; `note` is the alias annotation of the state space (`, !noalias ...` or empty)."""
 
-    def __init__(self, emitter: Emitter, counts: AccessCounts, nowhere: Callable[[], str]) -> None:
+    def __init__(self, emitter: Emitter, counts: AccessCounts, nowhere: Callable[[], str], avx512: bool) -> None:
         self.emitter = emitter
         self.counts = counts
         self.nowhere = nowhere
+        self.avx512 = avx512
 
     # -- pointers ----------------------------------------------------------------------------------------------------
 
@@ -238,6 +240,8 @@ class Memory:
         e = self.emitter
         vector = f"<{LANES} x {element}>"
         pointers = self.pointers(address, offset)
+        if lanes.vector is not None and not has_instruction(element, self.avx512):
+            return masked_gather(e, element, pointers, lanes.vector, note)
         name = f"@llvm.masked.gather.v{LANES}{element}.v{LANES}p0"
         e.declare(name, f"declare {vector} {name}(<{LANES} x ptr>, <{LANES} x i1>, {vector})")
         mask = f"<{LANES} x i1> splat (i1 true)" if lanes.vector is None else lanes.vector.typed
@@ -352,6 +356,9 @@ class Memory:
         if group > 1:
             value, pointers = self.turned(value, group), self.turned(pointers, group)
             mask = None if mask is None else self.turned(mask, group)
+        if mask is not None and not has_instruction(element, self.avx512):
+            masked_scatter(e, element, pointers, mask, value, note)
+            return
         active = f"<{LANES} x i1> splat (i1 true)" if mask is None else mask.typed
         e.line(f"call void {name}({value.typed}, <{LANES} x ptr> align {size} {pointers.text}, {active}){note}")
 

@@ -15,7 +15,7 @@ class CompileOptions:
     grid * block in each dimension that index proofs may assume (the runtime checks it at launch).
     `affine`: use value shapes; off, every value that differs between lanes is a plain vector and nothing is assumed about
     indices. `plain`: the slow truthful mode: one masked scan over the blocks, no shapes, no unmasked version.
-    `optimization`: 0 or 2. `processor`: LLVM CPU name, empty for the host. `exact_nan`: NaN results as NVIDIA's.
+    `optimization`: 0 is the fast tier, 2 the optimised one; the LLVM text is the same. `processor`: LLVM CPU name, empty for the host. `exact_nan`: NaN results as NVIDIA's.
     """
 
     block_shape: tuple[int, int, int] | None = None

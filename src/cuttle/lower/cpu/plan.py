@@ -29,6 +29,7 @@ from cuttle.ptx.ir import Module, Symbol
 
 FULL, MASKED = "F", "M"
 UNIFIED_FROM = 6000
+PHI_BUDGET = 12_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class KernelPlan:
     entered_together: set[int] = field(init=False)
     stops: list[Stop] = field(init=False)
     crossing: set[int] = field(init=False)
+    kept_in_memory: set[int] = field(init=False)
     frame: dict[int, int] = field(init=False)
     mask_frame: dict[int, int] = field(init=False)
     frame_bytes: int = 0
@@ -115,6 +117,7 @@ class KernelPlan:
         self.find_entered_together()
         self.find_stops()
         self.find_crossing()
+        self.find_kept_in_memory()
         self.lay_out_frame()
 
     def infer(self, *, timeless: bool) -> None:
@@ -272,6 +275,33 @@ class KernelPlan:
             for block in self.graph.blocks:
                 for node in block.nodes:
                     self.crossing.update(merge for merge in node.merges if merge is not None)
+
+    def find_kept_in_memory(self) -> None:
+        """Values that stay in their stack slots, so that compiling a large kernel takes a time in proportion.
+
+        The scan can be entered at nearly every block, so what a masked block reads has, in registers, a phi in every
+        block before it, whether its value matters there or not. Past `PHI_BUDGET` phis values get none: those first that
+        are not used in loops, of these the longest-living.
+        """
+        self.kept_in_memory = set()
+        phis: dict[int, int] = {}
+        depth: dict[int, int] = {}
+        for place, index in enumerate(self.order):
+            chain = self.forest.chain(index)
+            masked = index in self.masked
+            end = place
+            if masked and chain:
+                end = max(place, *(self.position[inside] for inside in chain[-1].blocks))
+            for value in members(self.liveness.live_in[index]):
+                before = phis.get(value, 0)
+                phis[value] = max(before, 2 * (end + 1)) if masked else before + 1
+                depth[value] = max(depth.get(value, 0), len(chain))
+        total = sum(phis.values())
+        for value in sorted(phis, key=lambda value: (depth[value], -phis[value], value)):
+            if total <= PHI_BUDGET:
+                break
+            self.kept_in_memory.add(value)
+            total -= phis[value]
 
     def value_bytes(self, value: int) -> int:
         bits = self.graph.values[value].bits

@@ -117,6 +117,17 @@ class RegionEmitter:
                 self.allocas.append(f"  {name} = alloca {Value(kind, '', lanes).llvm_type}, align 64")
         return slots
 
+    def load_slot(self, value: int, name: str, element: str, lanes: int) -> Value:
+        """What a value's slot holds. Values kept in memory are read with `volatile`: LLVM leaves their slots alone."""
+        kind = "volatile " if value in self.plan.kept_in_memory else ""
+        return self.emitter.emit(
+            element, lanes, f"load {kind}{Value(element, '', lanes).llvm_type}, ptr {name}, align 64"
+        )
+
+    def store_slot(self, value: int, name: str, content: Value) -> None:
+        kind = "volatile " if value in self.plan.kept_in_memory else ""
+        self.emitter.line(f"store {kind}{content.typed}, ptr {name}, align 64")
+
     def read(self, value: int) -> Shaped:
         """A value where it is used."""
         known = self.local.get(value)
@@ -126,10 +137,7 @@ class RegionEmitter:
         if info.undefined:
             return uniform(self.emitter.const(f"i{info.bits}", 0))
         shape = self.plan.shape(value)
-        loaded = []
-        for name, element, lanes in self.parts(value):
-            llvm_type = Value(element, "", lanes).llvm_type
-            loaded.append(self.emitter.emit(element, lanes, f"load {llvm_type}, ptr {name}, align 64"))
+        loaded = [self.load_slot(value, *slot) for slot in self.parts(value)]
         shaped = Shaped(loaded[0]) if shape.is_vector else Shaped(None, tuple(loaded), shape.offsets)
         self.local[value] = shaped
         return shaped
@@ -152,14 +160,14 @@ class RegionEmitter:
             slots = self.parts(value)
             if blend and shaped.vector is not None and not self.machine.lanes.full:
                 name, element, lanes = slots[0]
-                kept = self.emitter.emit(element, lanes, f"load {shaped.vector.llvm_type}, ptr {name}, align 64")
+                kept = self.load_slot(value, name, element, lanes)
                 mask = self.machine.lanes.vector
                 assert mask is not None
                 shaped = Shaped(self.emitter.select(mask, shaped.vector, kept))
             elements = (shaped.vector,) if shaped.vector is not None else shaped.bases
             for (name, _, _), element_value in zip(slots, elements, strict=True):
                 assert element_value is not None
-                self.emitter.line(f"store {element_value.typed}, ptr {name}, align 64")
+                self.store_slot(value, name, element_value)
         self.local[value] = shaped
         self.clean.pop(value, None)
 
@@ -395,7 +403,7 @@ class RegionEmitter:
                     loaded = e.emit("i1", lanes, f"bitcast {loaded.typed} to <{lanes} x i1>")
                 elif element == "i1":
                     loaded = e.cast("trunc", loaded, "i1")
-                e.line(f"store {loaded.typed}, ptr {name}, align 64")
+                self.store_slot(value_id, name, loaded)
                 offset += size
         if stop.version == MASKED:
             for block in sorted(self.plan.pending_at(stop)):

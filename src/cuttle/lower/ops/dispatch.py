@@ -107,6 +107,12 @@ def find(opcode: str) -> tuple[Opcode, OpFunction]:
     return row, function
 
 
+def load_functions() -> None:
+    """Imports the op functions of all families at once: `find` does it family by family."""
+    for family in sorted({row.family for row in OPCODES.values() if row.family != "control"}):
+        importlib.import_module(f"cuttle.lower.ops.{family}")
+
+
 # -- signatures ------------------------------------------------------------------------------------------------------
 
 
