@@ -330,6 +330,25 @@ class Emitter:
 
     # -- elements ----------------------------------------------------------------------------------------------------
 
+    def lanes_from(self, vector: Value, first: int, count: int) -> Value:
+        """`count` neighbouring lanes of a vector."""
+        pattern = ", ".join(f"i32 {first + lane}" for lane in range(count))
+        poison = f"{vector.llvm_type} poison"
+        return self.emit(vector.type, count, f"shufflevector {vector.typed}, {poison}, <{count} x i32> <{pattern}>")
+
+    def joined(self, parts: Sequence[Value]) -> Value:
+        """Vectors of equal length, a power of two of them, one behind the other."""
+        while len(parts) > 1:
+            pairs = []
+            for a, b in zip(parts[::2], parts[1::2], strict=True):
+                lanes = a.lanes + b.lanes
+                pattern = ", ".join(f"i32 {lane}" for lane in range(lanes))
+                pairs.append(
+                    self.emit(a.type, lanes, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{pattern}>")
+                )
+            parts = pairs
+        return parts[0]
+
     def extract(self, value: Value, lane: int) -> Value:
         """One lane of a vector as a scalar; a scalar is every lane's value."""
         if value.lanes == 1:

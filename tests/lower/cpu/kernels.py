@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cuttle.abi.kernel_abi import SERVICES
+from cuttle.lower.cpu import lockstep as lockstep_module
 from cuttle.lower.cpu import plan as plan_module
 from cuttle.lower.cpu.compile_kernel import compile_kernel
 from cuttle.lower.cpu.options import CompileOptions
@@ -42,6 +43,7 @@ class Way:
     unified: bool = False
     alone: bool = True
     in_memory: bool = False
+    lockstep: bool = False
 
 
 DEFAULT = Way("default")
@@ -53,9 +55,11 @@ WAYS = (
     Way("plain", CompileOptions(plain=True, optimization=0)),
     Way("O0", CompileOptions(optimization=0), unified=True, alone=False),
     Way("in memory", in_memory=True),
+    Way("lockstep", CompileOptions(optimization=0), lockstep=True),
 )
 QUICK_WAYS = (
     Way("O0", CompileOptions(optimization=0)),
+    Way("lockstep", CompileOptions(optimization=0), lockstep=True),
     Way("generic O0", CompileOptions(optimization=0), specialised=False, general=True),
     Way("plain", CompileOptions(plain=True, optimization=0)),
 )
@@ -68,18 +72,21 @@ def parsed(text: str) -> Module:
 
 def compiled(text: str, kernel: str, block: Block, way: Way) -> ImageRunner:
     options = replace(way.options, block_shape=block if way.specialised else None)
-    return compiled_once(text, kernel, options, way.unified, way.in_memory)
+    return compiled_once(text, kernel, options, replace(way, options=CompileOptions(), name=""))
 
 
 @functools.lru_cache(maxsize=64)
-def compiled_once(text: str, kernel: str, options: CompileOptions, unified: bool, in_memory: bool) -> ImageRunner:
+def compiled_once(text: str, kernel: str, options: CompileOptions, way: Way) -> ImageRunner:
+    """Compiled with the limits of the lowering as the way wants them."""
     before = plan_module.UNIFIED_FROM, plan_module.PHI_BUDGET
-    plan_module.UNIFIED_FROM = 0 if unified else before[0]
-    plan_module.PHI_BUDGET = 0 if in_memory else before[1]
+    plan_module.UNIFIED_FROM = 0 if way.unified else before[0]
+    plan_module.PHI_BUDGET = 0 if way.in_memory else before[1]
+    lockstep_module.ALWAYS = way.lockstep
     try:
         return ImageRunner(compile_kernel(parsed(text), kernel, options))
     finally:
         plan_module.UNIFIED_FROM, plan_module.PHI_BUDGET = before
+        lockstep_module.ALWAYS = False
 
 
 def packed(arguments: Arguments) -> bytes:

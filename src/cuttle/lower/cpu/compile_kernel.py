@@ -193,6 +193,7 @@ def image_metadata(plan: KernelPlan, kernel: str, linked: Any) -> dict[str, Any]
             "scatters": counts.scatters,
             "masked_blocks": len(plan.masked),
             "stops": len(plan.stops),
+            "lockstep": plan.lockstep,
         },
         "lines": [],
     }

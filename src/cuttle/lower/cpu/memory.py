@@ -152,23 +152,11 @@ class Memory:
         return self.part(lanes.vector, first, count)
 
     def part(self, vector: Value, first: int, count: int) -> Value:
-        e = self.emitter
-        pattern = ", ".join(f"i32 {first + i}" for i in range(count))
-        return e.emit(
-            vector.type, count, f"shufflevector {vector.typed}, {vector.llvm_type} poison, <{count} x i32> <{pattern}>"
-        )
+        return self.emitter.lanes_from(vector, first, count)
 
     def concatenate(self, parts: list[Value]) -> Value:
         """Equal-sized parts joined in order."""
-        e = self.emitter
-        while len(parts) > 1:
-            joined = []
-            for a, b in zip(parts[::2], parts[1::2], strict=True):
-                lanes = a.lanes + b.lanes
-                pattern = ", ".join(f"i32 {i}" for i in range(lanes))
-                joined.append(e.emit(a.type, lanes, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{pattern}>"))
-            parts = joined
-        return parts[0]
+        return self.emitter.joined(parts)
 
     # -- loads -------------------------------------------------------------------------------------------------------
 

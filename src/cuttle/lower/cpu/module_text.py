@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE
 from cuttle.lower.cpu.blocks import BlockWriter
 from cuttle.lower.cpu.calls import BAD_TARGET_FAULT
+from cuttle.lower.cpu.lockstep import write_lockstep
 from cuttle.lower.cpu.plan import KernelPlan, Stop
 from cuttle.lower.cpu.region import NONE_YET, RegionEmitter, field_offset
 from cuttle.lower.emit import Value
@@ -69,7 +70,12 @@ def write_kernel(plan: KernelPlan, module: ModuleText) -> None:
         module.take(region)
         module.functions.append(region_function(region, group[0]))
         plain.extend(region.plain_stops)
-    module.functions.append(blocks_function(plan, sorted(set(plain))))
+    lockstep = write_lockstep(plan)
+    plan.lockstep = lockstep is not None
+    if lockstep is not None:
+        module.take(lockstep)
+        module.functions.append(lockstep_function(lockstep))
+    module.functions.append(blocks_function(plan, sorted(set(plain)), lockstep=plan.lockstep))
     module.functions.append(step_function(plan))
 
 
@@ -153,7 +159,21 @@ def region_function(region: RegionEmitter, start: Stop | None) -> str:
     return "\n".join(lines)
 
 
-def blocks_function(plan: KernelPlan, plain: list[int]) -> str:
+def lockstep_function(region: RegionEmitter) -> str:
+    """`i32 @lockstep(ptr block)`: the whole block (`lockstep.py`); the result is that of region 0."""
+    lines = [
+        "define internal i32 @lockstep(ptr noalias %block) #0 {",
+        "entry:",
+        *region.allocas,
+        *region.prelude.lines,
+        "  br label %G0",
+        *region.emitter.lines,
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def blocks_function(plan: KernelPlan, plain: list[int], *, lockstep: bool = False) -> str:
     """Runs whole blocks; barriers at which all warps stopped alike are passed here, all else is the executor's."""
     grid = field_offset(LAUNCH.fields, "grid")
     block = field_offset(LAUNCH.fields, "block")
@@ -205,7 +225,7 @@ def blocks_function(plan: KernelPlan, plain: list[int]) -> str:
         "  store i32 %z, ptr %ctaid.z.at",
         "  %i.low = trunc i64 %i to i32",
         "  store i32 %i.low, ptr %index.at",
-        f"  %r0 = {region_call(plan, 0, '0', warps)}",
+        "  %r0 = call i32 @lockstep(ptr %block)" if lockstep else f"  %r0 = {region_call(plan, 0, '0', warps)}",
         "  br label %route",
         "route:",
     ]

@@ -201,6 +201,8 @@ class NodeWriter:
             bound = self.shaped(operands[second], kind)
             if not bound.is_uniform:
                 continue
+            if bound.bases[0].constant is not None and self.region.read(value.id).bases[0].constant is not None:
+                continue  # known altogether
             e = self.emitter
             lanes = lanes_below(
                 e, order if first == 0 else FLIPPED[order], kind, self.region.read(value.id), bound.bases[0]

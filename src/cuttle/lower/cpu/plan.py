@@ -85,6 +85,7 @@ class KernelPlan:
     mask_frame: dict[int, int] = field(init=False)
     frame_bytes: int = 0
     counts: AccessCounts = field(default_factory=AccessCounts)
+    lockstep: bool = False
 
     def __post_init__(self) -> None:
         graph = self.graph

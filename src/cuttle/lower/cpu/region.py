@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 
 from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE, STOPS, WARP
 from cuttle.abi.wire import Field
+from cuttle.lower.cpu.avx512_emitter import Avx512Emitter
 from cuttle.lower.cpu.machine import SERVICE_INDEX, WarpMachine
 from cuttle.lower.cpu.plan import MASKED, KernelPlan, Stop
-from cuttle.lower.cpu.shaped import Shaped, materialise, uniform
+from cuttle.lower.cpu.shaped import Shaped, is_constant, materialise, uniform
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.passes.shape import LANES, Shape
 from cuttle.ptx.ir import Symbol
@@ -46,7 +47,7 @@ class RegionEmitter:
         self.plan = plan
         self.options = plan.options
         self.starts = starts
-        self.emitter = Emitter()
+        self.emitter = Avx512Emitter() if plan.target.avx512 else Emitter()
         self.prelude = Emitter("p")
         self.allocas: list[str] = []
         self.nowhere_slot: str | None = None
@@ -54,7 +55,7 @@ class RegionEmitter:
         self.local: dict[int, Shaped] = {}
         self.clean: dict[int, Shaped] = {}
         self.fields: dict[str, Value] = {}
-        self.declared: set[int] = set()
+        self.declared: set[str] = set()
         self.masks_used: set[int] = set()
         self.labels = 0
         self.slots = 0
@@ -63,6 +64,11 @@ class RegionEmitter:
         self.converting_bases = False
         self.machine = WarpMachine(self)
         self.plain_stops: list[int] = []
+        # Lockstep (see lockstep.py): which warp's slots are meant, values that all warps share, and known constants.
+        self.copy = ""
+        self.shared_values: frozenset[int] | set[int] = frozenset()
+        self.constants: dict[int, Shaped] = {}
+        self.keeps_constants = False
 
     # -- names and slots ---------------------------------------------------------------------------------------------
 
@@ -105,14 +111,15 @@ class RegionEmitter:
         info = self.plan.graph.values[value]
         element = f"i{info.bits}"
         shape = self.plan.shape(value)
+        stem = f"%r{value}" if value in self.shared_values else f"%r{value}{self.copy}"
         if shape.is_vector:
-            slots = [(f"%r{value}", element, LANES)]
+            slots = [(stem, element, LANES)]
         elif shape.kind == "segmented":
-            slots = [(f"%r{value}.{index}", element, 1) for index in range(self.plan.segments)]
+            slots = [(f"{stem}.{index}", element, 1) for index in range(self.plan.segments)]
         else:
-            slots = [(f"%r{value}", element, 1)]
-        if value not in self.declared:
-            self.declared.add(value)
+            slots = [(stem, element, 1)]
+        if stem not in self.declared:
+            self.declared.add(stem)
             for name, kind, lanes in slots:
                 self.allocas.append(f"  {name} = alloca {Value(kind, '', lanes).llvm_type}, align 64")
         return slots
@@ -130,7 +137,7 @@ class RegionEmitter:
 
     def read(self, value: int) -> Shaped:
         """A value where it is used."""
-        known = self.local.get(value)
+        known = self.constants.get(value) or self.local.get(value)
         if known is not None:
             return known
         info = self.plan.graph.values[value]
@@ -155,6 +162,8 @@ class RegionEmitter:
 
     def write(self, value: int, shaped: Shaped, *, blend: bool = False) -> None:
         """Defines a value; `blend` keeps what the inactive lanes had."""
+        if self.keeps_constants and is_constant(shaped) and (self.machine.lanes.full or shaped.vector is None):
+            self.constants[value] = shaped
         shaped = self.conform(shaped, self.plan.shape(value))
         if value in self.plan.crossing:
             slots = self.parts(value)

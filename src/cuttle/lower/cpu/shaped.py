@@ -37,6 +37,13 @@ def of_value(value: Value) -> Shaped:
     return uniform(value) if value.lanes == 1 else Shaped(value)
 
 
+def is_constant(shaped: Shaped) -> bool:
+    """Whether every lane's integer is known at compile time."""
+    if shaped.vector is not None:
+        return shaped.vector.elements is not None
+    return all(base.constant is not None for base in shaped.bases)
+
+
 def operand_value(emitter: Emitter, shaped: Shaped) -> Value:
     """What an op function gets: the scalar of a uniform value, else the vector."""
     if shaped.is_uniform:
@@ -48,6 +55,10 @@ def materialise(emitter: Emitter, shaped: Shaped) -> Value:
     """The value as a vector with one element per lane."""
     if shaped.vector is not None:
         return shaped.vector
+    if shaped.offsets is not NO_OFFSETS and is_constant(shaped):
+        per_base = LANES // len(shaped.bases)
+        bases = [shaped.bases[lane // per_base].constant or 0 for lane in range(LANES)]
+        return emitter.vector_constant(shaped.type, [b + o for b, o in zip(bases, shaped.offsets, strict=True)])
     vector = spread(emitter, shaped.bases)
     if shaped.offsets is NO_OFFSETS:
         return vector

@@ -55,8 +55,7 @@ def copysign(machine: Machine, instruction: Instruction, a: Value, b: Value) -> 
 def _with_flush(emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]) -> Value:
     """The function between input and output flushing, with canonical NaNs."""
     ftz = instruction.has("ftz") and a.type == "float"
-    result = flush_if(emitter, ftz, function(flush_if(emitter, ftz, a)))
-    return force_canonical(emitter, result) if a.type == "float" else canonical(emitter, result)
+    return canonical(emitter, flush_if(emitter, ftz, function(flush_if(emitter, ftz, a))))
 
 
 def _approximate(

@@ -11,12 +11,12 @@ from cuttle.lower.passes.graph import Graph, Node
 from cuttle.ptx.ir import Immediate
 
 # Instructions whose f32 results are left as the CPU gives them.
-LAZY = frozenset(("add", "sub", "mul", "mad", "fma", "min", "max"))
+LAZY = frozenset(("add", "sub", "mul", "mad", "fma", "min", "max", "div", "rcp", "sqrt", "rsqrt"))
 # Instructions to whose f32 operands any NaN is the same.
-INDIFFERENT = LAZY | {"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh", "setp", "set"}
+INDIFFERENT = LAZY | {"sin", "cos", "lg2", "ex2", "tanh", "setp", "set"}
 
 # Instructions whose f32 results are numbers or the canonical NaN.
-ARITHMETIC = LAZY | {"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
+ARITHMETIC = LAZY | {"sin", "cos", "lg2", "ex2", "tanh"}
 
 
 def carries_on(node: Node) -> bool:
