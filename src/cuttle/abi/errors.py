@@ -256,6 +256,44 @@ ERRORS: tuple[ErrorRow, ...] = (
     ErrorRow(
         "CLI-0702", "finding of the doctor", "A check of `cuttle doctor` found something.", "The finding has a hint."
     ),
+    # -- the RDNA emulator ---------------------------------------------------------------------------------------
+    ErrorRow(
+        "DEV-0101",
+        "code object refused",
+        "The file is no linked AMDGPU code object that the RDNA emulator executes: gfx1100 and gfx1200 with 32-wide waves.",
+        "The message says what is wrong with it. Objects must be linked (ELF shared objects).",
+    ),
+    ErrorRow(
+        "DEV-0102",
+        "launch refused",
+        "The launch asks for something that the kernel or the emulated GPU does not have.",
+        "The message names the argument.",
+    ),
+    ErrorRow(
+        "DEV-0103",
+        "illegal instruction",
+        "The emulated wave came to an instruction without meaning there, or one that the emulator does not execute.",
+        "docs/reference/rdna-instructions.md lists what is executed.",
+    ),
+    ErrorRow(
+        "DEV-0104",
+        "illegal address",
+        "An emulated lane accessed memory that is not allocated, LDS beyond the group's, or scratch beyond the lane's.",
+        "The message names group, lane and address.",
+    ),
+    ErrorRow("DEV-0105", "trap", "The kernel executed s_trap.", "It stopped itself: a failed assert, or `trap` in PTX."),
+    ErrorRow(
+        "DEV-0106",
+        "emulated waves make no progress",
+        "All waves wait at barriers that cannot open, or the limit of instructions was reached.",
+        "A barrier must be reached by all waves of its group. CUTTLE_TIMEOUT sets the limit of time.",
+    ),
+    ErrorRow(
+        "DEV-0107",
+        "missing wait",
+        "An instruction uses a register, or a barrier is reached, before a memory operation was waited for.",
+        "The code would be wrong on hardware: report it as a bug of the code generator.",
+    ),
     # -- fallbacks for failures inside Cuttle -------------------------------------------------------------------
     ErrorRow("API-0001", "CUDA call failed", "A CUDA function could not be carried out.", "See the message."),
     ErrorRow("DEV-0001", "device failed", "The device (executor or GPU) failed.", "Run `cuttle doctor`."),

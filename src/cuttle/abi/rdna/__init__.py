@@ -1,0 +1,1 @@
+"""Facts about the instruction sets of AMD's RDNA GPUs."""
