@@ -91,7 +91,7 @@ def candidates(target: str) -> Iterator[tuple[str, int, list[tuple[int, ...]]]]:
         yield "VOP2", op, [(op << 25 | 4 << 17 | 8 << 9 | V + 12, 0x3F123456)]
     for op in range(128):
         yield "VOP1", op, [(0b0111111 << 25 | 4 << 17 | op << 9 | s,) for s in (V + 12, 12)]
-        packed = [
+        packed: list[tuple[int, ...]] = [
             (0b11001100 << 24 | op << 16 | 4 | high << 14, V + 8 | (V + b) << 9 | c << 18 | low << 27)
             for b, third in ((12, V + 16), (24, V + 32))
             for high in (1, 0)

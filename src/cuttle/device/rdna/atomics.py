@@ -43,6 +43,14 @@ def _cond_sub(old: Array, data: Array) -> Array:
     return np.where(old >= data, old - data, old)
 
 
+def _compare_and_swap(old: Array, data: Array, compare: Array) -> Array:
+    return np.where(old == compare, data, old)
+
+
+def _wrap(old: Array, data: Array, other: Array) -> Array:
+    return np.where(old >= data, old - data, old + other)
+
+
 def _float_add(old: Array, data: Array) -> Array:
     return fp.add(fp.DEFAULT_MODE, old, data)
 
@@ -86,9 +94,7 @@ def _operations() -> dict[str, Atomic]:
         unsigned, signed = np.dtype(f"u{bits // 8}"), np.dtype(f"i{bits // 8}")
         b, u, i, f = f"_b{bits}", f"_u{bits}", f"_i{bits}", f"_f{bits}"
         table["swap" + b] = Atomic(unsigned, lambda old, data: data, True)
-        table["cmpswap" + b] = Atomic(
-            unsigned, lambda old, data, compare: np.where(old == compare, data, old), compares=True
-        )
+        table["cmpswap" + b] = Atomic(unsigned, _compare_and_swap, compares=True)
         table["add" + u] = Atomic(unsigned, lambda old, data: old + data, True)
         table["sub" + u] = Atomic(unsigned, lambda old, data: old - data, True, merge=lambda a, b: a + b)
         table["rsub" + u] = Atomic(unsigned, lambda old, data: data - old)
@@ -106,16 +112,12 @@ def _operations() -> dict[str, Atomic]:
         for name in ("max", "max_num"):
             table[name + f] = Atomic(floating, _float_larger)
         table["add" + f] = Atomic(floating, _float_add)
-        table["cmpswap" + f] = Atomic(
-            floating, lambda old, data, compare: np.where(old == compare, data, old), compares=True
-        )
+        table["cmpswap" + f] = Atomic(floating, _compare_and_swap, compares=True)
         table["mskor" + b] = Atomic(unsigned, lambda old, data, other: (old & ~data) | other, compares=True)
     word = np.dtype(np.uint32)
     table["csub_u32"] = table["sub_clamp_u32"] = Atomic(word, _sub_clamp)
     table["cond_sub_u32"] = Atomic(word, _cond_sub)
-    table["wrap_b32"] = Atomic(
-        word, lambda old, data, other: np.where(old >= data, old - data, old + other), compares=True
-    )
+    table["wrap_b32"] = Atomic(word, _wrap, compares=True)
     table["pk_add_f16"] = Atomic(word, _packed_add)
     table["pk_add_bf16"] = Atomic(word, _packed_add_bfloat)
     return table

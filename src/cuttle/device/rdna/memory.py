@@ -113,9 +113,9 @@ class Memory:
         """The one region that holds all accesses; None if there are several. Raises IllegalAddress."""
         low, high = int(addresses.min()), int(addresses.max())
         if self._starts is not None and self._ends is not None:
-            place = np.searchsorted(self._starts, addresses, side="right")
-            ends = self._ends[np.maximum(place, 1) - 1]
-            bad = (place == 0) | (addresses + np.uint64(size) > ends)
+            after = np.searchsorted(self._starts, addresses, side="right")
+            ends = self._ends[np.maximum(after, 1) - 1]
+            bad = (after == 0) | (addresses + np.uint64(size) > ends)
             if bad.any() and not self._outside_restriction(addresses[bad], size):
                 raise IllegalAddress(f"{size} bytes at {int(addresses[bad][0]):#x} are not allocated")
         place = bisect_right(self._bases, low)

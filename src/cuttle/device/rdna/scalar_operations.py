@@ -121,7 +121,7 @@ def sub_i32(a: Array, b: Array) -> tuple[Array, Array]:
 
 @scalar("s_addk_i32 s_addk_co_i32", "i32 = +i32 k", scc="returned")
 def addk(a: Array, k: Array) -> tuple[Array, Array]:
-    return add_i32(a, k)  # type: ignore[no-any-return]
+    return add_i32(a, k)
 
 
 scalar("s_mulk_i32", "i32 = +i32 k")(lambda a, k: a * k)
