@@ -192,6 +192,25 @@ def fma(mode: int, a: Array, b: Array, c: Array) -> Array:
     return flush_result(mode, fix_nans(result, a, b, c))
 
 
+def scaled_fma(mode: int, a: Array, b: Array, c: Array, exponent: Array) -> Array:
+    """(a * b + c) * 2**exponent with one rounding."""
+    a, b, c = flush_inputs(mode, a), flush_inputs(mode, b), flush_inputs(mode, c)
+    a, b, c, exponent = np.broadcast_arrays(a, b, c, exponent)
+    direction = rounding(mode, a.dtype)
+    if a.dtype != F64:
+        scale = np.ldexp(1.0, exponent.astype(np.int32))
+        result = narrow(odd_sum(a.astype(np.float64) * b * scale, c.astype(np.float64) * scale), a.dtype, direction)
+        return flush_result(mode, fix_nans(result, a, b, c))
+    plain = _fma64(a, b, c, direction)
+    result = np.array(np.ldexp(plain, exponent.astype(np.int32)))
+    again = np.isfinite(plain) & (plain != 0) & ((np.abs(result) < 2.0**-1021) | (np.abs(plain) < 2.0**-1021))
+    for index in np.flatnonzero(again.reshape(-1)).tolist():
+        x, y, z, n = (float(v.reshape(-1)[index]) for v in (a, b, c, exponent))
+        exact = (Fraction(x) * Fraction(y) + Fraction(z)) * Fraction(2) ** int(n)
+        result.reshape(-1)[index] = round_fraction(exact, direction)
+    return flush_result(mode, fix_nans(result, a, b, c))
+
+
 def fma_narrow(a: Array, b: Array, c: Array, dtype: Any, direction: int) -> Array:
     """Exact a * b + c of f32 or f16 values, rounded once to `dtype`."""
     product = a.astype(np.float64) * b

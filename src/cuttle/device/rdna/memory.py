@@ -87,19 +87,20 @@ class Memory:
         self._ends = np.array([start + size for start, size in rows], np.uint64)
 
     def read(self, address: int, size: int) -> bytes:
-        region = self._region(address, size)
+        region = self.region_at(address, size)
         return region.bytes[address - region.base : address - region.base + size].tobytes()
 
     def write(self, address: int, data: bytes) -> None:
-        region = self._region(address, len(data))
+        region = self.region_at(address, len(data))
         region.bytes[address - region.base : address - region.base + len(data)] = np.frombuffer(data, np.uint8)
 
     def code_at(self, address: int) -> bytes:
         """Up to 20 bytes from an address to the end of its region, for the decoder."""
-        region = self._region(address, 4)
+        region = self.region_at(address, 4)
         return region.bytes[address - region.base :][:20].tobytes()
 
-    def _region(self, address: int, size: int) -> Region:
+    def region_at(self, address: int, size: int = 1) -> Region:
+        """The region that holds these bytes. Raises IllegalAddress."""
         place = bisect_right(self._bases, address)
         if place:
             region = self._regions[self._bases[place - 1]]
@@ -124,7 +125,7 @@ class Memory:
             if high + size <= region.base + region.size:
                 return region
         for address in np.unique(addresses).tolist():
-            self._region(address, size)
+            self.region_at(address, size)
         return None
 
     def _outside_restriction(self, addresses: Array, size: int) -> bool:
@@ -133,7 +134,7 @@ class Memory:
             place = bisect_right(self._bases, address)
             if not place or address < FIRST_ADDRESS or address >= self._next:
                 return False
-            self._region(address, size)
+            self.region_at(address, size)
         return True
 
     def load(self, addresses: Array, size: int) -> list[Array]:

@@ -19,12 +19,14 @@ from cuttle.device.rdna.errors import IllegalInstruction
 from cuttle.device.rdna.waves import LANES, PRIVATE_APERTURE, SHARED_APERTURE, View, pack, unpack
 
 Array = NDArray[Any]
+IEEE = 1 << 9  # MODE.IEEE (gfx11)
 Reader = Callable[[View], Array]
 Writer = Callable[[View, Array], None]
 
 DTYPES: dict[str, Any] = {
     "f16": np.dtype(np.float16), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16), "b16": np.dtype(np.uint16),
     "f32": np.dtype(np.float32), "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "b32": np.dtype(np.uint32),
+    "p32": np.dtype(np.uint32),  # two f16
     "f64": np.dtype(np.float64), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "b64": np.dtype(np.uint64),
 }  # fmt: skip
 _UNSIGNED = {16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -48,6 +50,8 @@ def constant_bits(code: int, kind: str, literal: int | None) -> int | None:
     """The bit pattern of an inline constant or literal as an operand of this type; None if `code` is no constant."""
     bits = width(kind)
     limit = (1 << bits) - 1
+    if kind == "p32" and code >= 240 and code != LITERAL:
+        return constant_bits(code, "f16", None)
     if code == LITERAL:
         assert literal is not None
         if kind == "f64":
@@ -234,7 +238,8 @@ def _output_modified(instruction: Instruction, store: Writer) -> Writer:
     factor = {0: 1.0, 1: 2.0, 2: 4.0, 3: 0.5}[omod]
 
     def write(w: View, value: Array) -> None:
-        if omod:
+        denormals = w.mode >> (5 if value.dtype == DTYPES["f32"] else 7) & 1
+        if omod and not (denormals or w.mode & IEEE):  # with either, hardware ignores the output modifier
             value = value * value.dtype.type(factor)
         if clamp:
             value = clamp_unit(value)

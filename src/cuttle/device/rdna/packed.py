@@ -14,6 +14,8 @@ from cuttle.device.rdna.errors import IllegalInstruction
 from cuttle.device.rdna.operands import DTYPES, Reader, clamp_unit, constant_bits, scalar_reader
 from cuttle.device.rdna.semantics import Run, special
 from cuttle.device.rdna.vector_float import (
+    bfloat_halves,
+    halves,
     maximum,
     maximum_number,
     minimum,
@@ -100,13 +102,13 @@ def build_packed(instruction: Instruction, target: str) -> Run:
     if instruction.clamp and not floating:
         function = _limited(function, DTYPES[kind])
     count = len(instruction.sources)
-    halves = [[half_reader(instruction, n, kind, upper) for n in range(count)] for upper in (False, True)]
+    readers_of_halves = [[half_reader(instruction, n, kind, upper) for n in range(count)] for upper in (False, True)]
     register = instruction.destination - VECTOR
     clamp = instruction.clamp and floating
 
     def run(w: View) -> None:
         results = []
-        for readers in halves:
+        for readers in readers_of_halves:
             operands = [read(w) for read in readers]
             value = function(w.mode, *operands) if floating else function(*operands)
             results.append((clamp_unit(value) if clamp else value).view(U16))
@@ -122,8 +124,8 @@ def build_packed_fmac(instruction: Instruction, target: str) -> Run:
 
     def run(w: View) -> None:
         sources = [*(read(w) for read in words), w.vector(register)]
-        halves = [[x.astype(U16).view(np.float16) for x in (y >> U32(s) for y in sources)] for s in (0, 16)]
-        w.set_vector(register, join_halves(*(fp.fma(w.mode, *operands).view(U16) for operands in halves)))
+        pairs = zip(*(halves(word) for word in sources), strict=True)
+        w.set_vector(register, join_halves(*(fp.fma(w.mode, *operands).view(U16) for operands in pairs)))
 
     return run
 
@@ -208,12 +210,12 @@ def build_dot_integer(instruction: Instruction, target: str) -> Run:
 def halves_as_f32(word: Array, kind: str) -> tuple[Array, Array]:
     """The f16 or bfloat16 halves of words, as f32."""
     if kind == "bf16":
-        return (word << U32(16)).view(np.float32), (word & U32(0xFFFF0000)).view(np.float32)
-    low, high = word.astype(U16).view(np.float16), (word >> U32(16)).astype(U16).view(np.float16)
+        return bfloat_halves(word)
+    low, high = halves(word)
     return low.astype(np.float32), high.astype(np.float32)
 
 
-@special("v_dot2_f32_f16 v_dot2_f32_bf16 v_dot2acc_f32_f16 v_dual_dot2acc_f32_f16 v_dual_dot2acc_f32_bf16")
+@special("v_dot2_f32_f16 v_dot2_f32_bf16")
 def build_dot2(instruction: Instruction, target: str) -> Run:
     """c + a0 * b0 + a1 * b1, from the left, one rounding a step; hardware's inner precision is not published."""
     kind = "bf16" if instruction.mnemonic.endswith("bf16") else "f16"
@@ -221,13 +223,11 @@ def build_dot2(instruction: Instruction, target: str) -> Run:
         raise IllegalInstruction(f"{instruction.mnemonic} with neg is not executed")
     words = [word_reader(instruction, n, "f16") for n in range(2)]
     register, clamp = instruction.destination - VECTOR, instruction.clamp
-    accumulates = "acc" in instruction.mnemonic
-    third = None if accumulates else _full_reader(instruction, 2)
+    third = _full_reader(instruction, 2)
 
     def run(w: View) -> None:
         a, b = (halves_as_f32(read(w), kind) for read in words)
-        total = w.vector(register).view(np.float32) if third is None else third(w)
-        total = fp.fma(w.mode, a[1], b[1], fp.fma(w.mode, a[0], b[0], total))
+        total = fp.fma(w.mode, a[1], b[1], fp.fma(w.mode, a[0], b[0], third(w)))
         w.set_vector(register, (clamp_unit(total) if clamp else total).view(U32))
 
     return run

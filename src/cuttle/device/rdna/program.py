@@ -193,7 +193,7 @@ class _Launch:
         """Groups `first` to `first + count`, with the registers that hardware sets."""
         kernel, family = self.kernel, self.program.code.family
         shape = Shape(kernel.vector_registers, count, self.waves_per_group, self.lds_bytes, self.scratch_bytes)
-        mode = kernel.mode if family == "gfx11" else kernel.mode & 0xFF | 0x300
+        mode = kernel.mode if family == "gfx11" else kernel.mode & 0xFF | 0x100
         waves = Waves(shape, self.program.memory, mode)
         waves.pc[:] = self.entry
         number = np.arange(first, first + count, dtype=np.int64)

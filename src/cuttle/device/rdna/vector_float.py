@@ -291,57 +291,45 @@ def trig_preop(mode: int, x: Array, segment: Array) -> Array:
 @vector("v_div_scale_f32", "f32 m = f32 f32 f32", mode=True)
 @vector("v_div_scale_f64", "f64 m = f64 f64 f64", mode=True)
 def div_scale(mode: int, value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
-    """Scales numerator or denominator so that the quotient's steps stay in range; the mask tells v_div_fmas to scale back."""
+    """Scales numerator or denominator so that the steps of a division stay in range; the mask makes v_div_fmas scale back.
+
+    Where AMD's text leaves a choice, the one with which the published division sequence gives correctly rounded quotients: a denominator whose
+    reciprocal and quotient would both be denormal is scaled down, and a quotient counts as denormal by the difference of the exponents.
+    """
     value, denominator, numerator = (fp.flush_inputs(mode, x) for x in (value, denominator, numerator))
-    wide = value.dtype == fp.F64
-    gap, tiny, by = (768, 53, 128) if wide else (96, 23, 64)
-    least = value.dtype.type(2.0**-1022 if wide else 2.0**-126)
-    largest_exponent = 1022 if wide else 126
+    gap, tiny, by, bias = (768, 53, 128, 1023) if value.dtype == fp.F64 else (96, 23, 64, 127)
     en, ed = exponent_bits(numerator), exponent_bits(denominator)
-    denormal = (np.abs(denominator) < least) & (denominator != 0)
-    with np.errstate(all="ignore"):
-        quotient = numerator / denominator
-        small_quotient = (np.abs(quotient) < least) & (quotient != 0)
-        reciprocal = 1.0 / denominator.astype(F64)
-    # 1/denominator is denormal in f64, or (f32) beyond what f32 holds as a normal number.
-    small_reciprocal = (
-        (np.abs(reciprocal) < 2.0**-1022) & (reciprocal != 0)
-        if wide
-        else np.abs(denominator) > F32(2.0**largest_exponent)
-    )
+    denormal = (ed == 0) & (denominator != 0)
+    small_quotient = en - ed <= 1 - bias
+    small_reciprocal = (ed >= 2 * bias - 1) & (ed <= 2 * bias)
     up, down = (fp.ldexp(mode | 0xF0, value, np.full(value.shape, n)) for n in (by, -by))
-    is_denominator, is_numerator = _same(value, denominator), _same(value, numerator)
-    conditions = [
-        (numerator == 0) | (denominator == 0),
-        en - ed >= gap,
-        denormal,
-        small_reciprocal & small_quotient,
-        small_reciprocal,
-        small_quotient,
-        en <= tiny,
+    is_denominator, is_numerator = value == denominator, value == numerator
+    rules = [  # condition, value, mask
+        ((numerator == 0) | (denominator == 0), np.full((1, 1), np.nan, value.dtype), True),
+        (en - ed >= gap, np.where(is_denominator, up, value), True),
+        (denormal, up, False),
+        (small_reciprocal & small_quotient, np.where(is_denominator, down, value), True),
+        (small_reciprocal, down, False),
+        (small_quotient, np.where(is_numerator, up, value), True),
+        (en <= tiny, up, False),
     ]
-    nan = np.full((1, 1), np.nan, value.dtype)
-    choices = [nan, np.where(is_denominator, up, value), up, np.where(is_denominator, up, value), down,
-               np.where(is_numerator, up, value), up]  # fmt: skip
     shape = np.broadcast_shapes(value.shape, denominator.shape, numerator.shape)
-    conditions = [np.broadcast_to(x, shape) for x in conditions]
-    result = np.select(conditions, [np.broadcast_to(x, shape) for x in choices], np.broadcast_to(value, shape))
-    flags = np.select(conditions, [np.full(shape, n in (1, 3, 5)) for n in range(7)], False)
+    conditions = [np.broadcast_to(condition, shape) for condition, _, _ in rules]
+    result = np.select(conditions, [np.broadcast_to(x, shape) for _, x, _ in rules], np.broadcast_to(value, shape))
+    flags = np.select(conditions, [np.full(shape, flag) for _, _, flag in rules], False)
     return fp.fix_nans(result.astype(value.dtype)), flags
-
-
-def _same(a: Array, b: Array) -> Array:
-    return a == b
 
 
 @vector("v_div_fmas_f32", "f32 = f32 f32 f32 vcc", mode=True)
 @vector("v_div_fmas_f64", "f64 = f64 f64 f64 vcc", mode=True)
 def div_fmas(mode: int, a: Array, b: Array, c: Array, scaled: Array) -> Array:
-    plain = fp.fma(mode, a, b, c)
+    """fma, scaled back by 2**64 (f64: 2**128): up if the addend is 2 or more, else down. (AMD's text names half the power and one direction;
+    this is what hardware does, as published test programs for RDNA3 cards show.)"""
     if not scaled.any():
-        return plain
-    power = 64 if a.dtype == fp.F64 else 32
-    return np.where(scaled, fp.ldexp(mode, plain, np.full(plain.shape, power)), plain)
+        return fp.fma(mode, a, b, c)
+    power, bias = (128, 1023) if a.dtype == fp.F64 else (64, 127)
+    by = np.where(scaled, np.where(exponent_bits(c) > bias, power, -power), 0)
+    return fp.scaled_fma(mode, a, b, c, by)
 
 
 @vector("v_div_fixup_f32", "f32 = f32 f32 f32", mode=True)
@@ -360,8 +348,9 @@ def div_fixup(mode: int, quotient: Array, denominator: Array, numerator: Array) 
         wide = quotient.dtype == fp.F64
         gap = exponent_bits(numerator) - exponent_bits(denominator)
         result = np.where(gap < (-1075 if wide else -150), np.copysign(dtype(0), sign), result)
-    result = np.where(by_infinity | zero_over, np.copysign(dtype(0), sign), result)
-    result = np.where(by_zero | infinite_over, np.copysign(dtype(np.inf), sign), result)
+    # An estimate that is a NaN (its denominator was scaled out of range) stands for an overflow.
+    result = np.where(by_zero | infinite_over | np.isnan(quotient), np.copysign(dtype(np.inf), sign), result)
+    result = np.where((by_infinity | zero_over) & ~(by_zero | infinite_over), np.copysign(dtype(0), sign), result)
     bad = (by_zero & zero_over) | (by_infinity & infinite_over)
     nan = bad | np.isnan(numerator) | np.isnan(denominator)
     if nan.any():
@@ -404,3 +393,31 @@ def cube_t(x: Array, y: Array, z: Array) -> Array:
 def cube_major(x: Array, y: Array, z: Array) -> Array:
     is_z, is_y = _faces(x, y, z)
     return np.where(is_z, z, np.where(is_y, y, x)) * F32(2)
+
+
+# -- dot products ------------------------------------------------------------------------------------------------------
+
+
+def halves(word: Array) -> tuple[Array, Array]:
+    """The two f16 of words."""
+    return word.astype(np.uint16).view(np.float16), (word >> U32(16)).astype(np.uint16).view(np.float16)
+
+
+def bfloat_halves(word: Array) -> tuple[Array, Array]:
+    """The two bfloat16 of words, as f32."""
+    return (word << U32(16)).view(F32), (word & U32(0xFFFF0000)).view(F32)
+
+
+def _dot2(parts: Any) -> Any:
+    """c + a0 * b0 + a1 * b1, from the left, one rounding a step; hardware's inner precision is not published."""
+
+    def dot(mode: int, a: Array, b: Array, c: Array) -> Array:
+        (a0, a1), (b0, b1) = ((x.astype(c.dtype) for x in parts(word)) for word in (a, b))
+        return fp.fma(mode, a1, b1, fp.fma(mode, a0, b0, c))
+
+    return dot
+
+
+vector("v_dot2acc_f32_f16 v_dual_dot2acc_f32_f16", "f32 = p32 p32 +f32", mode=True, approximate=True)(_dot2(halves))
+vector("v_dual_dot2acc_f32_bf16", "f32 = p32 p32 +f32", mode=True, approximate=True)(_dot2(bfloat_halves))
+vector("v_dot2_f16_f16", "f16 = p32 p32 f16", mode=True, approximate=True)(_dot2(halves))

@@ -205,34 +205,56 @@ def _carry_out(wide: Array) -> tuple[Array, Array]:
     return wide.astype(U32), (wide >> U64(32)) != 0
 
 
-@vector("v_add_co_u32", "u32 m = u32 u32")
+def _saturated_sum(function: Any) -> Any:
+    def limited(*operands: Array) -> tuple[Array, Array]:
+        total, carry = function(*operands)
+        return np.where(carry, U32(0xFFFFFFFF), total), carry
+
+    return limited
+
+
+def _saturated_difference(function: Any) -> Any:
+    def limited(*operands: Array) -> tuple[Array, Array]:
+        total, borrow = function(*operands)
+        return np.where(borrow, U32(0), total), borrow
+
+    return limited
+
+
 def add_carry_out(a: Array, b: Array) -> tuple[Array, Array]:
     return _carry_out(a.astype(U64) + b)
 
 
-@vector("v_sub_co_u32", "u32 m = u32 u32")
 def sub_carry_out(a: Array, b: Array) -> tuple[Array, Array]:
     return _carry_out(a.astype(U64) - b.astype(U64))
 
 
-@vector("v_subrev_co_u32", "u32 m = u32 u32")
 def subrev_carry_out(a: Array, b: Array) -> tuple[Array, Array]:
     return sub_carry_out(b, a)
 
 
-@vector("v_add_co_ci_u32", "u32 m = u32 u32 m")
 def add_carry(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
     return _carry_out(a.astype(U64) + b + carry)
 
 
-@vector("v_sub_co_ci_u32", "u32 m = u32 u32 m")
 def sub_carry(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
     return _carry_out(a.astype(U64) - b.astype(U64) - carry.astype(U64))
 
 
-@vector("v_subrev_co_ci_u32", "u32 m = u32 u32 m")
 def subrev_carry(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
     return sub_carry(b, a, carry)
+
+
+for _plain, _name, _limit in (
+    (add_carry_out, "add_co", _saturated_sum), (sub_carry_out, "sub_co", _saturated_difference),
+    (subrev_carry_out, "subrev_co", _saturated_difference),
+):  # fmt: skip
+    vector(f"v_{_name}_u32", "u32 m = u32 u32", saturating=_limit(_plain))(_plain)
+for _carrying, _name, _limit in (
+    (add_carry, "add_co_ci", _saturated_sum), (sub_carry, "sub_co_ci", _saturated_difference),
+    (subrev_carry, "subrev_co_ci", _saturated_difference),
+):  # fmt: skip
+    vector(f"v_{_name}_u32", "u32 m = u32 u32 m", saturating=_limit(_carrying))(_carrying)
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
