@@ -98,3 +98,7 @@ class DeviceError(CuttleError):
 
 class StackError(CuttleError):
     """The AMD stack manager failed (`STK-xxxx`)."""
+
+
+class SweepError(CuttleError):
+    """An instruction sweep that cannot be done (`SWP-xxxx`)."""

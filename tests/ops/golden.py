@@ -5,16 +5,9 @@ python tests/ops/golden.py [FILE] [REGULAR-EXPRESSION]    # prints mismatches pe
 
 from __future__ import annotations
 
-import json
-import lzma
 import re
 import sys
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
@@ -24,104 +17,8 @@ import harness
 from cuttle.abi.ptx_isa import OPCODES
 from cuttle.errors import PtxError
 from cuttle.lower.ops import dispatch
-from cuttle.lower.ops.forms import Form, inputs, synthesise
-
-FILE = Path(__file__).parents[1] / "ptx" / "golden_ptx.xz"
-SWEEPS = FILE.with_name("sweeps_ptx.xz")
-COUNT = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One recorded form: operand columns and the GPU's result columns."""
-
-    form: Form
-    columns: list[list[int]]
-    results: list[list[int]]
-
-
-def form_of(name: str) -> Form:
-    """The form a recorded name stands for: `shl.b32 #1:0x5`, `mov.b64 {-2}`."""
-    spelling, _, rest = name.partition(" ")
-    immediates: dict[int, int] = {}
-    brace = 0
-    selectors: tuple[str, ...] = ()
-    for part in rest.split():
-        if part.startswith("#"):
-            for item in part[1:].split(","):
-                index, value = item.split(":")
-                immediates[int(index)] = int(value, 16)
-        elif part.startswith("{"):
-            brace = int(part[1:-1])
-        elif part.startswith("~"):
-            selectors = tuple(part[1:].split(","))
-    return synthesise(spelling, immediates, brace=brace, selectors=selectors)
-
-
-def operand_types(form: Form) -> list[str]:
-    return [name for name, _ in form.sources] + (["pred"] if form.carry_in else [])
-
-
-def load(path: Path) -> tuple[dict[str, Any], bytes]:
-    data = lzma.decompress(path.read_bytes())
-    head, _, body = data.partition(b"\n")
-    return json.loads(head), body
-
-
-def split(raw: bytes, sizes: list[int], count: int) -> list[list[int]]:
-    """Result columns laid one after the other."""
-    columns: list[list[int]] = []
-    at = 0
-    for size in sizes:
-        columns.append([int.from_bytes(raw[at + k * size : at + (k + 1) * size], "little") for k in range(count)])
-        at += size * count
-    return columns
-
-
-def records(path: Path = FILE, pattern: str = "") -> Iterator[Record]:
-    header, body = load(path)
-    cache: dict[tuple[str, ...], list[list[int]]] = {}
-    at = 0
-    for item in header["forms"]:
-        raw = body[at : at + item["bytes"]]
-        at += item["bytes"]
-        if not re.search(pattern, item["form"]):
-            continue
-        form = form_of(item["form"])
-        types = tuple(operand_types(form))
-        if types not in cache:
-            cache[types] = inputs(types, COUNT, zlib.crc32(",".join(types).encode()))
-        count = item["count"]
-        sizes = [max(w // 8, 1) for _, w in form.destinations] + ([1] if form.carry_out else [])
-        yield Record(form, [column[:count] for column in cache[types]], split(raw, sizes, count))
-
-
-def undo_differences(raw: bytes, size: int) -> list[int]:
-    """The inverse of the recorder's second differences in byte planes."""
-    count = len(raw) // size
-    mask = (1 << 8 * size) - 1
-    interleaved = bytearray(len(raw))
-    for plane in range(size):
-        interleaved[plane::size] = raw[plane * count : (plane + 1) * count]
-    changes = memoryview(interleaved).cast({1: "B", 2: "H", 4: "I", 8: "Q"}[size])
-    slopes = accumulate((change >> 1) ^ (mask if change & 1 else 0) for change in changes)
-    return [value & mask for value in accumulate(slope & mask for slope in slopes)]
-
-
-def sweeps(path: Path = SWEEPS, pattern: str = "", sample: int = 1) -> Iterator[Record]:
-    """The dense sweeps of unary functions, or every `sample`th element of them."""
-    header, body = load(path)
-    at = 0
-    for item in header["sweeps"]:
-        raw = body[at : at + item["bytes"]]
-        at += item["bytes"]
-        if not re.search(pattern, item["form"]):
-            continue
-        form = form_of(item["form"])
-        size = item["bytes"] // item["count"]
-        mask = (1 << form.sources[0][1]) - 1
-        operands = [item["first"] + k * item["step"] & mask for k in range(item["count"])]
-        yield Record(form, [operands[::sample]], [undo_differences(raw, size)[::sample]])
+from cuttle.lower.ops.forms import Form
+from cuttle.sweep.golden import PTX, Record, dense, distance, mismatches, records
 
 
 def run(chosen: list[Record], lanes: int = 16) -> list[list[list[int]]]:
@@ -134,32 +31,6 @@ def bound(form: Form) -> int:
     return int(found[1]) if found else 0
 
 
-def distance(type_name: str, a: int, b: int) -> int:
-    """Steps between two floats of a type (big if only one is NaN)."""
-    bits = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}.get(type_name)
-    if bits is None:
-        return int(a != b)
-    top = 1 << (bits - 1)
-
-    def order(x: int) -> int:
-        return -(x & top - 1) if x & top else x
-
-    return abs(order(a) - order(b))
-
-
-def mismatches(
-    record: Record, answers: list[list[int]]
-) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """(operands, ours, GPU's) wherever they differ."""
-    found = []
-    for row in range(len(record.results[0])):
-        ours = tuple(column[row] for column in answers)
-        theirs = tuple(column[row] for column in record.results)
-        if ours != theirs:
-            found.append((tuple(column[row] for column in record.columns), ours, theirs))
-    return found
-
-
 def supported(record: Record) -> bool:
     try:
         dispatch.find(record.form.instruction.opcode)
@@ -170,9 +41,9 @@ def supported(record: Record) -> bool:
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PTX
     pattern = sys.argv[2] if len(sys.argv) > 2 else ""
-    source = sweeps if "sweep" in path.name else records
+    source = dense if "sweep" in path.name else records
     chosen = [record for record in source(path, pattern) if supported(record)]
     bad = 0
     for start in range(0, len(chosen), 200):

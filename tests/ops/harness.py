@@ -28,8 +28,8 @@ class PureMachine:
     def __init__(self) -> None:
         self.emitter = Emitter()
 
-    def refuse(self, reason: str) -> None:
-        raise dispatch.refusal("test", reason)
+    def refuse(self, reason: str, code: str = "PTX-0304") -> None:
+        raise dispatch.refusal("test", reason, code)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a pure op asked the machine for {name}")

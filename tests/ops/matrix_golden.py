@@ -6,16 +6,12 @@ python tests/ops/matrix_golden.py [FILE] [REGULAR-EXPRESSION]    # prints mismat
 from __future__ import annotations
 
 import ctypes
-import json
-import lzma
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
+    sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 import harness
 from warp_harness import parse
@@ -26,28 +22,8 @@ from cuttle.lower.ops import dispatch
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS
 from cuttle.lower.ops.wmma import Fragment
 from cuttle.ptx.ir import Immediate, Register
-from tools.record_mma import Recorded, inputs_of, load_shape, modes_of, recorded_of
-
-FILE = Path(__file__).parents[1] / "ptx" / "golden_mma.xz"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A recorded kernel: its name, its calls, and the result registers of all calls, 32 lanes each."""
-
-    name: str
-    calls: int
-    results: bytes
-
-
-def records(path: Path = FILE, pattern: str = "") -> Iterator[Record]:
-    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    head, _, body = data.partition(b"\n")
-    at = 0
-    for item in json.loads(head)["forms"]:
-        if re.search(pattern, item["form"]):
-            yield Record(item["form"], item["calls"], body[at : at + item["bytes"]])
-        at += item["bytes"]
+from cuttle.sweep.golden import MATRIX, MatrixRecord, matrix_records
+from cuttle.sweep.matrix import Recorded, inputs_of, load_shape, modes_of, recorded_of
 
 
 class FastWarp(WarpMachine):
@@ -172,8 +148,8 @@ def fragments(item: Recorded, matrices: bytes) -> bytes:
     return b"".join(result)
 
 
-def replay(chosen: Sequence[Record], optimise: int = 1) -> list[bytes]:
-    """Our results, as `Record.results`."""
+def replay(chosen: Sequence[MatrixRecord], optimise: int = 1) -> list[bytes]:
+    """Our results, as `MatrixRecord.results`."""
     module = harness.Module()
     items = [recorded_of(record.name) for record in chosen]
     for index, item in enumerate(items):
@@ -181,7 +157,7 @@ def replay(chosen: Sequence[Record], optimise: int = 1) -> list[bytes]:
     compiled = harness.Compiled(module, optimise)
     answers: list[bytes] = []
     for index, (record, item) in enumerate(zip(chosen, items, strict=True)):
-        calls = [inputs_of(item, call) for call in range(record.calls)]
+        calls = [inputs_of(item, call, record.seed) for call in range(record.calls)]
         if item.form.opcode == "wmma.mma":
             calls = [fragments(item, call) for call in calls]
         output = ctypes.create_string_buffer(len(record.results))
@@ -192,7 +168,7 @@ def replay(chosen: Sequence[Record], optimise: int = 1) -> list[bytes]:
     return answers
 
 
-def recorded_places(record: Record) -> list[list[list[tuple[int, int]]]]:
+def recorded_places(record: MatrixRecord) -> list[list[list[tuple[int, int]]]]:
     """(row, column) of each element of each lane of each register of a recorded wmma.load."""
     _, _, _, leading, kind, count = load_shape(record.name)
     bits, size = ELEMENT_BITS[kind], 8 if kind == "f64" else 4
@@ -214,7 +190,7 @@ def recorded_places(record: Record) -> list[list[list[tuple[int, int]]]]:
     return found
 
 
-def mismatches(record: Record, ours: bytes) -> list[tuple[int, str, int, int]]:
+def mismatches(record: MatrixRecord, ours: bytes) -> list[tuple[int, str, int, int]]:
     """(call, mode, ours, GPU's) of the registers that differ."""
     if ours == record.results:
         return []
@@ -231,8 +207,10 @@ def mismatches(record: Record, ours: bytes) -> list[tuple[int, str, int, int]]:
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
-    chosen = [record for record in records(path, sys.argv[2] if len(sys.argv) > 2 else "") if "load" not in record.name]
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else MATRIX
+    chosen = [
+        record for record in matrix_records(path, sys.argv[2] if len(sys.argv) > 2 else "") if "load" not in record.name
+    ]
     bad = 0
     for start in range(0, len(chosen), 20):
         part = chosen[start : start + 20]

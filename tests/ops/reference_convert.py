@@ -72,7 +72,7 @@ def to_float(i: Instruction, target: str, source: str, a: int) -> int:
             exponent_bits, mantissa_bits = soft.LAYOUT[target]
             payload = a >> (52 - mantissa_bits) & (1 << mantissa_bits) - 1 | 1 << (mantissa_bits - 1)
             return (a >> 63) << (width(target) - 1) | ((1 << exponent_bits) - 1) << mantissa_bits | payload
-    if i.has("ftz") and source == "f32" and target != "f16":
+    if i.has("ftz") and source in ("f32", "bf16") and target != "f16":
         value = soft.flush(value, source)
     if mode:
         value = soft.round_to_integral(value, mode)
@@ -80,7 +80,7 @@ def to_float(i: Instruction, target: str, source: str, a: int) -> int:
         value = soft.saturate(value)
     if i.has("relu") and value.kind != "nan" and value.negative:
         value = Number("finite", False)
-    if value.kind == "nan" and source == "bf16" and target == "f32":
+    if value.kind == "nan" and source == "bf16" and target == "f32" and not i.has("ftz"):
         return a << 16
     bits = soft.encode(value, target, mode_of(i))
     if i.has("ftz") and target == "f32" and source == "f64":

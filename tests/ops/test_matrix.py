@@ -1,5 +1,5 @@
 """mma, wmma, ldmatrix, stmatrix, movmatrix on one warp: against matrix products by the manual's layout tables, and bit by
-bit against what tools/record_mma.py recorded on an H200 (tests/ptx/golden_mma.xz).
+bit against what tools/record_mma.py recorded on an H200 (sweep/recordings/golden_mma.xz).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import re
 import struct
 
 import pytest
-from matrix_golden import Record, fragment_places, mismatches, recorded_places, records, replay
+from matrix_golden import fragment_places, mismatches, recorded_places, replay
 from warp_harness import run_warp
 
 from cuttle.errors import PtxError
 from cuttle.lower.ops.forms import Stream
 from cuttle.lower.ops.matrix_forms import INTEGERS, kinds_after_shape, shape_of
-from tools.record_mma import all_forms, load_forms, recorded_of
+from cuttle.sweep.golden import MATRIX_SECOND, MatrixRecord, matrix_records
+from cuttle.sweep.matrix import all_forms, load_forms, recorded_of
 
 LANES = range(32)
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "f32": 32, "s32": 32}
@@ -240,13 +241,13 @@ def test_wmma(
 # -- against the H200 ------------------------------------------------------------------------------------------------
 
 
-def chosen(pattern: str) -> list[Record]:
+def chosen(pattern: str) -> list[MatrixRecord]:
     """Recorded forms: the plain ones of floats (of wmma every other), of integers, layouts, selectors, roundings a tenth.
 
     `python tests/ops/matrix_golden.py` compares all.
     """
-    groups: dict[tuple[str, bool], list[Record]] = {}
-    for record in records(pattern=pattern):
+    groups: dict[tuple[str, bool], list[MatrixRecord]] = {}
+    for record in matrix_records(pattern=pattern):
         form = recorded_of(record.name).form
         plain = record.calls > 3 and form.a_kind not in (*INTEGERS, "e4m3", "e5m2")
         groups.setdefault((form.a_kind, plain), []).append(record)
@@ -262,12 +263,22 @@ def test_bits_of_the_h200(pattern: str) -> None:
         assert mismatches(record, ours) == [], record.name
 
 
+@pytest.mark.slow
+def test_second_seed() -> None:
+    """All forms with operands that were not looked at while Cuttle was written."""
+    everything = [record for record in matrix_records(MATRIX_SECOND) if "load" not in record.name]
+    for start in range(0, len(everything), 20):
+        some = everything[start : start + 20]
+        for record, ours in zip(some, replay(some), strict=True):
+            assert mismatches(record, ours) == [], record.name
+
+
 def test_every_form_is_recorded() -> None:
-    assert {record.name for record in records()} == {*(item.name for item in all_forms()), *load_forms()}
+    assert {record.name for record in matrix_records()} == {*(item.name for item in all_forms()), *load_forms()}
 
 
 def test_wmma_layout_of_the_h200() -> None:
-    for record in records(pattern=r"^wmma\.load"):
+    for record in matrix_records(pattern=r"^wmma\.load"):
         names = record.name.split(".")
         kind = kinds_after_shape(names)[-1]
         wanted = recorded_places(record)

@@ -18,8 +18,8 @@ class WarpMachine:
         self.emitter = emitter
         self.mask = mask
 
-    def refuse(self, reason: str) -> NoReturn:
-        raise refusal("test", reason)
+    def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
+        raise refusal("test", reason, code)
 
     def _lanes(self, where: Value | None = None) -> Value:
         bits = self.emitter.emit("i1", LANES, f"bitcast {self.mask.typed} to <{LANES} x i1>")

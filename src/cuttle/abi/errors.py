@@ -1,6 +1,6 @@
 """Every error a user can meet: code, title, explanation, hint. One frozen row each; `cuttle explain CODE` prints it.
 
-Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `CON-xxxx`
+Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `PTX-05xx` refused, `CON-xxxx`
 containers (fat binaries, ELF, PE), `API-xxxx` CUDA functions, `CLI-xxxx` commands, `DEV-xxxx` devices,
 `STK-xxxx` the AMD stack manager.
 A code never changes its meaning and is never reused.
@@ -9,6 +9,8 @@ A code never changes its meaning and is never reused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from cuttle.abi.ptx_isa.refused import REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ ERRORS: tuple[ErrorRow, ...] = (
         "The body only prints a message or traps: the library holds no code of this kernel for the chosen target.",
         "Report another compute capability (see `cuttle explain` on the knob) so that the library takes other code.",
     ),
+    # -- PTX that is refused: `abi/ptx_isa/refused.py` ---------------------------------------------------------
+    *(ErrorRow(row.code, row.title, row.explanation, row.hint) for row in REFUSED),
     # -- PTX linking --------------------------------------------------------------------------------------------
     ErrorRow(
         "PTX-0401",

@@ -105,6 +105,6 @@ class Machine(Protocol):
         """`isspacep`: whether a generic address lies in the space's window (i1)."""
         ...
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, code: str = "PTX-0304") -> None:
         """The instruction cannot be translated on this target: raises a PtxError that names it."""
         ...

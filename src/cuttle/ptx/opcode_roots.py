@@ -29,9 +29,10 @@ ROOTS: frozenset[str] = frozenset(
     pmevent popc prefetch prefetchu prmt rcp red red.async redux.sync rem ret rsqrt
     sad selp set setmaxnreg setp shf shfl shl shr sin slct sqrt st st.async st.bulk stackrestore stacksave stmatrix
     sub subc suld suq sured sust szext
-    tanh tcgen05.alloc tcgen05.commit tcgen05.cp tcgen05.dealloc tcgen05.fence tcgen05.ld tcgen05.ld.red tcgen05.mma
+    tanh tcgen05.alloc tcgen05.commit tcgen05.cp tcgen05.dealloc tcgen05.fence::after_thread_sync
+    tcgen05.fence::before_thread_sync tcgen05.ld tcgen05.ld.red tcgen05.mma
     tcgen05.mma.sp tcgen05.mma.ws tcgen05.mma.ws.sp tcgen05.relinquish_alloc_permit tcgen05.shift tcgen05.st
-    tcgen05.wait tensormap.cp_fenceproxy tensormap.replace testp tex tld4 trap txq
+    tcgen05.wait::ld tcgen05.wait::st tensormap.cp_fenceproxy tensormap.replace testp tex tld4 trap txq
     vabsdiff vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2 vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vote
     vset vset2 vset4 vshl vshr vsub vsub2 vsub4
     wgmma.commit_group wgmma.fence wgmma.mma_async wgmma.mma_async.sp wgmma.wait_group

@@ -11,9 +11,9 @@ _COMMON = (
     "{op}[.global|.shared](.min|.max)(.u32|.s32|.u64|.s64)",
     "{op}[.global|.shared](.inc|.dec).u32",
     "{op}[.global|.shared].add.noftz(.f16|.f16x2|.bf16|.bf16x2)",
-    "{op}.global.add(.v2.f32|.v4.f32)",
-    "{op}.global(.add|.min|.max).noftz(.v2|.v4|.v8)(.f16|.bf16)",
-    "{op}.global(.add|.min|.max).noftz(.v2|.v4)(.f16x2|.bf16x2)",
+    "{op}[.global].add(.v2.f32|.v4.f32)",
+    "{op}[.global](.add|.min|.max).noftz(.v2|.v4|.v8)(.f16|.bf16)",
+    "{op}[.global](.add|.min|.max).noftz(.v2|.v4)(.f16x2|.bf16x2)",
 )
 
 ROWS: tuple[Opcode, ...] = (

@@ -21,8 +21,9 @@ ROWS: tuple[Opcode, ...] = (
     ), since=("7.8", "sm_90"), status="todo", section="9.7.13.3"),
     Opcode("membar", "barrier", ":", "write", syntax=("membar(.cta|.gl|.sys)",), section="9.7.13.4"),
     Opcode("fence", "barrier", ": A? X?", "write", syntax=(
-        "fence[.sc|.acq_rel](.cta|.cluster|.gpu|.sys)", "fence(.acquire|.release).sync_restrict(.shared::cluster|.shared::cta).cluster",
-        "fence.proxy(.alias|.async|.async.global|.async.shared::cta)", "fence.mbarrier_init.release.cluster",
+        "fence[.sc|.acq_rel|.acquire|.release](.cta|.cluster|.gpu|.sys)", "fence(.acquire|.release).sync_restrict(.shared::cluster|.shared::cta).cluster",
+        "fence.proxy(.alias|.async|.async.global|.async.shared::cta|.async.shared::cluster)",
+        "fence.proxy.tensormap::generic(.acquire|.release)(.cta|.cluster|.gpu|.sys)", "fence.mbarrier_init.release.cluster",
     ), since=("6.0", "sm_70"), section="9.7.13.4"),
     Opcode("griddepcontrol", "barrier", ":", syntax=("griddepcontrol(.launch_dependents|.wait)",), since=("7.8", "sm_90"),
            section="9.7.13.13"),

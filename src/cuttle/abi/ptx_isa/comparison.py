@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from cuttle.abi.ptx_isa.row import Opcode
 
-_INT = "((.eq|.ne)(.b16|.b32|.b64)|(.eq|.ne|.lt|.le|.gt|.ge)(.s16|.s32|.s64)|(.eq|.ne|.lo|.ls|.hi|.hs|.lt|.le|.gt|.ge)(.u16|.u32|.u64))"
+_SIGNED = "(.eq|.ne|.lt|.le|.gt|.ge)"
+_UNSIGNED = "(.eq|.ne|.lt|.le|.gt|.ge|.lo|.ls|.hi|.hs)"
 _CMP = "(.eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan)"
 _BOOL = "[.and|.or|.xor]"
-_RESULT = "(.u32|.s32|.f32)"
+_RESULT = "(.u32|.s32|.f16|.bf16|.f32)"
 
-
-def _set_forms() -> tuple[str, ...]:
-    integer = "(.eq|.ne|.lt|.le|.gt|.ge)"
-    return (
-        f"set.eq{_BOOL}{_RESULT}(.b16|.b32|.b64)",
-        f"set{integer}{_RESULT}(.u16|.u32|.u64|.s16|.s32|.s64)",
-        f"set(.lo|.ls|.hi|.hs){_RESULT}(.u16|.u32|.u64)",
-        f"set{_CMP}{_BOOL}[.ftz]{_RESULT}.f32",
-        f"set{_CMP}{_RESULT}.f64",
-        f"set{_CMP}[.ftz](.f16|.u16|.s16|.u32|.s32).f16",
-        f"set{_CMP}(.bf16|.u16|.s16|.u32|.s32).bf16",
-        f"set{_CMP}[.ftz](.f16x2|.u32|.s32).f16x2",
-        f"set{_CMP}(.bf16x2|.u32|.s32).bf16x2",
-    )
-
+# f16 and bf16 results of other types, and the boolean operators with every type, stand in no table of the manual; ptxas takes them.
+_SET = (
+    f"set(.eq|.ne){_BOOL}{_RESULT}(.b16|.b32|.b64)",
+    f"set{_SIGNED}{_BOOL}{_RESULT}(.s16|.s32|.s64)",
+    f"set{_UNSIGNED}{_BOOL}{_RESULT}(.u16|.u32|.u64)",
+    f"set{_CMP}{_BOOL}[.ftz](.u32|.s32|.f16|.f32).f32",
+    f"set{_CMP}{_BOOL}.bf16.f32",
+    f"set{_CMP}{_BOOL}{_RESULT}.f64",
+    f"set{_CMP}{_BOOL}[.ftz](.f16|.u16|.s16|.u32|.s32).f16",
+    f"set{_CMP}{_BOOL}.bf16.f16",
+    f"set{_CMP}{_BOOL}(.bf16|.u16|.s16|.u32|.s32).bf16",
+    f"set{_CMP}{_BOOL}[.ftz](.f16x2|.u32|.s32).f16x2",
+    f"set{_CMP}{_BOOL}(.bf16x2|.u32|.s32).bf16x2",
+)
 
 ROWS: tuple[Opcode, ...] = (
     Opcode(
@@ -31,7 +31,7 @@ ROWS: tuple[Opcode, ...] = (
         "comparison",
         "D: T T",
         forms=(("and", "D: T T P"), ("or", "D: T T P"), ("xor", "D: T T P")),
-        syntax=_set_forms(),
+        syntax=_SET,
         section="9.7.6.1, 9.7.7.1",
     ),
     Opcode(
@@ -45,13 +45,11 @@ ROWS: tuple[Opcode, ...] = (
             *((op, "P P?: T T P") for op in ("and", "or", "xor")),
         ),
         syntax=(
-            f"setp{_INT}",
-            "setp.lt(.and|.or|.xor)(.s32|.u64)",
-            f"setp{_CMP}[.ftz].f32",
-            f"setp{_CMP}(.and|.or|.xor).f32",
-            f"setp{_CMP}.f64",
-            f"setp{_CMP}[.ftz](.f16|.f16x2)",
-            f"setp{_CMP}(.bf16|.bf16x2)",
+            f"setp(.eq|.ne){_BOOL}(.b16|.b32|.b64)",
+            f"setp{_SIGNED}{_BOOL}(.s16|.s32|.s64)",
+            f"setp{_UNSIGNED}{_BOOL}(.u16|.u32|.u64)",
+            f"setp{_CMP}{_BOOL}[.ftz](.f16|.f16x2|.f32)",
+            f"setp{_CMP}{_BOOL}(.bf16|.bf16x2|.f64)",
         ),
         section="9.7.6.2, 9.7.7.2",
     ),

@@ -6,6 +6,7 @@ from cuttle.abi.ptx_isa.row import Opcode
 
 _INTS = ".u8|.u16|.u32|.u64|.s8|.s16|.s32|.s64"
 _FLOATS = ".f16|.f32|.f64"
+_RND = "(.rn|.rz|.rm|.rp)"
 
 ROWS: tuple[Opcode, ...] = (
     Opcode(
@@ -23,8 +24,8 @@ ROWS: tuple[Opcode, ...] = (
         syntax=(
             f"cvt({_INTS})({_INTS})",
             f"cvt.sat({_INTS})({_INTS})",
-            f"cvt(.rn|.rz|.rm|.rp)({_FLOATS})({_INTS})",
-            "cvt(.rn|.rz|.rm|.rp).sat.f32(.u32|.s32)",
+            f"cvt{_RND}[.sat](.f16|.f64)({_INTS})",
+            f"cvt{_RND}[.ftz][.sat].f32({_INTS})",
             f"cvt(.rni|.rzi|.rmi|.rpi)({_INTS})({_FLOATS})",
             f"cvt(.rni|.rzi|.rmi|.rpi)[.ftz][.sat]({_INTS}).f32",
             f"cvt(.rni|.rzi|.rmi|.rpi)[.sat]({_INTS})(.f16|.f64)",
@@ -39,14 +40,18 @@ ROWS: tuple[Opcode, ...] = (
             "cvt[.ftz][.sat].f32.f16",
             "cvt[.sat].f64.f16",
             "cvt(.rn|.rz|.rm|.rp)(.bf16)(.f16|.f64|.u8|.u16|.u32|.u64|.s8|.s16|.s32|.s64)",
-            "cvt(.rn|.rz)[.relu](.bf16|.f16|.bf16x2|.f16x2).f32",
+            "cvt(.rn|.rz)[.relu][.satfinite](.bf16|.f16|.bf16x2|.f16x2).f32",
+            f"cvt{_RND}[.ftz].bf16.f32",
             "cvt(.rn|.rz|.rm|.rp).f16.bf16",
-            "cvt(.rn|.rz).relu.satfinite(.f16x2|.bf16x2).f32",
-            "cvt(.f32|.f64).bf16",
+            "cvt[.rn|.rz|.rm|.rp][.ftz].f32.bf16",
+            "cvt[.rn|.rz|.rm|.rp].f64.bf16",
+            "cvt.f16.bf16",
+            "cvt.bf16.f16",
+            "cvt[.rni|.rzi|.rmi|.rpi].bf16.bf16",
             "cvt(.rni|.rzi|.rmi|.rpi)(.u8|.u16|.u32|.u64|.s8|.s16|.s32|.s64).bf16",
             "cvt.rna[.satfinite].tf32.f32",
             "cvt(.rn|.rz)[.relu].tf32.f32",
-            "cvt.rn.satfinite[.relu](.e4m3x2|.e5m2x2)(.f32|.f16x2)",
+            "cvt.rn[.relu].satfinite(.e4m3x2|.e5m2x2)(.f32|.f16x2)",
             "cvt.rn[.relu].f16x2(.e4m3x2|.e5m2x2)",
         ),
         section="9.7.9.21",
@@ -71,7 +76,7 @@ ROWS: tuple[Opcode, ...] = (
         "cvta",
         "conversion",
         "T: T",
-        syntax=("cvta[.to](.const|.global|.local|.shared|.param)(.u32|.u64)",),
+        syntax=("cvta[.to](.const|.global|.local|.shared|.shared::cta|.shared::cluster|.param|.param::entry)(.u32|.u64)",),
         since=("2.0", "sm_20"),
         section="9.7.9.20",
     ),

@@ -10,7 +10,7 @@ ROWS: tuple[Opcode, ...] = (
     ), since=("2.0", "sm_20"), section="9.7.3.1"),
     Opcode("copysign", "floating", "T: T T", syntax=("copysign(.f32|.f64)",), since=("2.0", "sm_20"), section="9.7.3.2"),
     Opcode("rcp", "floating", "T: T", syntax=(
-        "rcp(.approx|.rn|.rz|.rm|.rp)[.ftz].f32", "rcp(.rn|.rz|.rm|.rp).f64", "rcp.approx.ftz.f64",
+        "rcp(.approx|.rn|.rz|.rm|.rp)[.ftz].f32", "rcp(.rn|.rz|.rm|.rp)[.ftz].f64", "rcp.approx.ftz.f64",
     ), section="9.7.3.13, 9.7.3.14"),
     Opcode("sqrt", "floating", "T: T", syntax=(
         "sqrt(.approx|.rn|.rz|.rm|.rp)[.ftz].f32", "sqrt(.rn|.rz|.rm|.rp).f64",

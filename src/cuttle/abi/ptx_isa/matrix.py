@@ -6,7 +6,7 @@ from cuttle.abi.ptx_isa.row import Opcode
 
 _F64 = (("f64", "b64: b64 b64 b64"),)
 _WMMA_SHAPE = "(.m16n16k16|.m8n32k16|.m32n8k16)"
-_SUB_BYTE = "(.m8n8k32(.s4|.u4)|.m8n8k128.b1)"
+_SUB_BYTE = "(.m8n8k32[.global|.shared](.s4|.u4)|.m8n8k128[.global|.shared].b1)"
 _F64_ROUNDING = "[.rn|.rz|.rm|.rp]"
 _BYTES = "(.s8|.u8)(.s8|.u8)"
 _NIBBLES = "(.s4|.u4)(.s4|.u4)"
@@ -35,12 +35,12 @@ ROWS: tuple[Opcode, ...] = (
         "wmma.load.c.sync.aligned(.row|.col).m16n16k8[.global|.shared].f32",
         "wmma.load(.a|.b|.c).sync.aligned(.row|.col).m8n8k4[.global|.shared].f64",
         f"wmma.load.a.sync.aligned.row{_SUB_BYTE}", f"wmma.load.b.sync.aligned.col{_SUB_BYTE}",
-        "wmma.load.c.sync.aligned(.row|.col)(.m8n8k32|.m8n8k128).s32",
+        "wmma.load.c.sync.aligned(.row|.col)(.m8n8k32|.m8n8k128)[.global|.shared].s32",
     ), since=("6.0", "sm_70"), section="9.7.14.4.3"),
     Opcode("wmma.store", "wmma", ": A b32 u32?", "cross", forms=(("f64", ": A b64 u32?"),), syntax=(
         f"wmma.store.d.sync.aligned(.row|.col){_WMMA_SHAPE}[.global|.shared](.f16|.f32|.s32)",
         "wmma.store.d.sync.aligned(.row|.col)(.m16n16k8[.global|.shared].f32|.m8n8k4[.global|.shared].f64)",
-        "wmma.store.d.sync.aligned(.row|.col)(.m8n8k32|.m8n8k128).s32",
+        "wmma.store.d.sync.aligned(.row|.col)(.m8n8k32|.m8n8k128)[.global|.shared].s32",
     ), since=("6.0", "sm_70"), section="9.7.14.4.4"),
     Opcode("wmma.mma", "wmma", "b32: b32 b32 b32", "cross", forms=_F64, syntax=(
         f"wmma.mma.sync.aligned(.row|.col)(.row|.col){_WMMA_SHAPE}(.f16|.f32)(.f16|.f32)",
@@ -64,10 +64,10 @@ ROWS: tuple[Opcode, ...] = (
     _sparse("mma.sp", ("7.1", "sm_80")),
     _sparse("mma.sp::ordered_metadata", ("8.5", "sm_80")),
     Opcode("ldmatrix", "matrix", "b32: A", "cross", syntax=(
-        "ldmatrix.sync.aligned.m8n8(.x1|.x2|.x4)[.trans].shared.b16",
+        "ldmatrix.sync.aligned.m8n8(.x1|.x2|.x4)[.trans][.shared].b16",
     ), since=("6.5", "sm_75"), section="9.7.14.5.15"),
     Opcode("stmatrix", "matrix", ": A b32", "cross", syntax=(
-        "stmatrix.sync.aligned.m8n8(.x1|.x2|.x4)[.trans].shared.b16",
+        "stmatrix.sync.aligned.m8n8(.x1|.x2|.x4)[.trans][.shared].b16",
     ), since=("7.8", "sm_90"), section="9.7.14.5.16"),
     Opcode("movmatrix", "matrix", "b32: b32", "cross", syntax=("movmatrix.sync.aligned.m8n8.trans.b16",),
            since=("7.8", "sm_75"), section="9.7.14.5.17"),
@@ -80,8 +80,8 @@ ROWS: tuple[Opcode, ...] = (
     *(
         Opcode(f"tcgen05.{name}", "matrix", ": X*", "cross", since=("8.6", "sm_100a"), status="refuse", section="9.7.16")
         for name in (
-            "alloc", "dealloc", "relinquish_alloc_permit", "ld", "ld.red", "st", "wait", "cp", "shift", "mma", "mma.sp",
-            "mma.ws", "mma.ws.sp", "fence", "commit",
+            "alloc", "dealloc", "relinquish_alloc_permit", "ld", "ld.red", "st", "wait::ld", "wait::st", "cp", "shift", "mma", "mma.sp",
+            "mma.ws", "mma.ws.sp", "fence::before_thread_sync", "fence::after_thread_sync", "commit",
         )
     ),
 )  # fmt: skip

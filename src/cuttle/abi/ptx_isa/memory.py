@@ -6,6 +6,7 @@ from cuttle.abi.ptx_isa.row import Opcode
 
 _TYPES = "(.b8|.u8|.s8|.b16|.u16|.s16|.b32|.u32|.s32|.b64|.u64|.s64|.f32|.f64|.b128)"
 _VECTOR = "(.v2|.v4)(.b8|.u8|.s8|.b16|.u16|.s16|.b32|.u32|.s32|.f32)"
+_PRIORITY = "(.L2::evict_last|.L2::evict_normal|.L2::evict_first|.L2::evict_unchanged)"
 _SPACES = "[.const|.global|.local|.param|.shared]"
 
 ROWS: tuple[Opcode, ...] = (
@@ -14,10 +15,12 @@ ROWS: tuple[Opcode, ...] = (
         "ld.volatile[.global|.shared|.local](.u32|.u64|.f32)", "ld(.relaxed|.acquire)(.cta|.gpu|.sys)[.global|.shared](.u32|.u64|.b128)",
         "ld.mmio.relaxed.sys.global.u32", "ld.global.nc(.u32|.v4.f32|.f64)", "ld.global(.v8.b32|.v4.b64)",
     ), section="9.7.9.8, 9.7.9.9"),
-    Opcode("ldu", "memory", "T: A", "read", syntax=("ldu[.global](.u32|.u64|.f32|.v4.f32)",), section="9.7.9.10"),
+    Opcode("ldu", "memory", "T: A", "read", syntax=(
+        f"ldu[.global]{_TYPES}", f"ldu[.global]{_VECTOR}", "ldu[.global].v2(.b64|.u64|.s64|.f64)",
+    ), section="9.7.9.10"),
     Opcode("st", "memory", ": A T b64?", "write", syntax=(
-        f"st[.global|.local|.param|.shared]{_TYPES}", f"st[.global|.local|.shared]{_VECTOR}",
-        "st[.global|.local|.shared].v2(.b64|.u64|.s64|.f64)", "st.volatile[.global|.shared|.local](.u32|.u64|.f32)",
+        f"st[.global|.local|.param|.shared]{_TYPES}", f"st[.global|.local|.param|.shared]{_VECTOR}",
+        "st[.global|.local|.param|.shared].v2(.b64|.u64|.s64|.f64)", "st.volatile[.global|.shared|.local](.u32|.u64|.f32)",
         "st(.relaxed|.release)(.cta|.gpu|.sys)[.global|.shared](.u32|.u64|.b128)", "st.mmio.relaxed.sys.global.u32",
         "st.global(.v8.b32|.v4.b64)",
     ), section="9.7.9.11"),
@@ -28,7 +31,7 @@ ROWS: tuple[Opcode, ...] = (
     Opcode("multimem.st", "memory", ": A T", "write", since=("8.1", "sm_90"), status="refuse", section="9.7.9.14"),
     Opcode("multimem.red", "memory", ": A T", "write", since=("8.1", "sm_90"), status="refuse", section="9.7.9.14"),
     Opcode("prefetch", "memory", ": A", syntax=(
-        "prefetch[.global|.local](.L1|.L2)", "prefetch.global(.L2::evict_last|.L2::evict_normal)",
+        "prefetch[.global|.local](.L1|.L2)", "prefetch[.global](.L2::evict_last|.L2::evict_normal)",
         "prefetch[.const|.param].tensormap",
     ), since=("2.0", "sm_20"), section="9.7.9.15"),
     Opcode("prefetchu", "memory", ": A", syntax=("prefetchu.L1",), since=("2.0", "sm_20"), section="9.7.9.15"),
@@ -36,7 +39,7 @@ ROWS: tuple[Opcode, ...] = (
            since=("7.4", "sm_80"), section="9.7.9.16"),
     Opcode("discard", "memory", ": A X", syntax=("discard[.global].L2",), since=("7.4", "sm_80"), section="9.7.9.17"),
     Opcode("createpolicy", "memory", "b64: f32?", forms=(("range", "b64: A u32 u32"), ("cvt", "b64: b64")), syntax=(
-        "createpolicy.fractional(.L2::evict_last|.L2::evict_normal|.L2::evict_first|.L2::evict_unchanged).b64",
+        f"createpolicy(.fractional|.range|.range.global){_PRIORITY}[.L2::evict_first|.L2::evict_unchanged].b64",
         "createpolicy.cvt.L2.b64",
     ), since=("7.4", "sm_80"), section="9.7.9.18"),
     Opcode("mapa", "memory", "T: T u32", syntax=("mapa[.shared::cluster](.u32|.u64)",), since=("7.8", "sm_90"),

@@ -9,14 +9,13 @@ _CLAMP = "(.trap|.clamp|.zero)"
 
 ROWS: tuple[Opcode, ...] = (
     Opcode("tex", "texture", "D: G X*", "read", syntax=(
-        f"tex{_GEOMETRY}.v4(.u32|.s32|.f32)(.s32|.f32)", f"tex{_GEOMETRY}.v2.f16x2.f32",
-        f"tex.level{_GEOMETRY}.v4.f32.f32",
+        f"tex[.base|.level|.grad]{_GEOMETRY}(.v4(.u32|.s32|.f32|.f16)|.v2.f16x2)(.s32|.f32)",
     ), section="9.7.10.3"),
     Opcode("tld4", "texture", "D: G X*", "read", syntax=("tld4(.r|.g|.b|.a)(.2d|.a2d).v4(.u32|.s32|.f32).f32",),
            since=("2.2", "sm_20"), section="9.7.10.4"),
     Opcode("txq", "texture", "b32: A X?", "read", syntax=(
         "txq(.width|.height|.depth|.array_size|.num_mipmap_levels|.channel_data_type|.channel_order|.normalized_coords).b32",
-        "txq(.filter_mode|.addr_mode_0|.addr_mode_1|.addr_mode_2).b32",
+        "txq(.filter_mode|.addr_mode_0|.addr_mode_1|.addr_mode_2|.num_samples).b32", "txq.level(.width|.height|.depth).b32",
     ), since=("1.5", "sm_10"), section="9.7.10.5"),
     Opcode("istypep", "texture", "P: b64", "read", since=("4.0", "sm_30"), status="refuse", section="9.7.10.6"),
     Opcode("suld", "texture", "T: S", "read", syntax=(
@@ -26,8 +25,7 @@ ROWS: tuple[Opcode, ...] = (
         f"sust.b{_GEOMETRY}[.v2|.v4](.b8|.b16|.b32){_CLAMP}", f"sust.b{_GEOMETRY}[.v2].b64{_CLAMP}",
     ), since=("1.5", "sm_10"), section="9.7.11.2"),
     Opcode("sured", "texture", ": S T", "write", syntax=(
-        f"sured.b(.add|.min|.max)(.1d|.2d|.3d)(.u32|.s32){_CLAMP}", f"sured.b(.and|.or)(.1d|.2d|.3d).b32{_CLAMP}",
-        f"sured.b.add(.1d|.2d|.3d).u64{_CLAMP}",
+        f"sured.b(.add|.min|.max)(.1d|.2d|.3d)(.u32|.s32|.u64){_CLAMP}", f"sured.b(.min|.max)(.1d|.2d|.3d).s64{_CLAMP}", f"sured.b(.and|.or)(.1d|.2d|.3d).b32{_CLAMP}",
     ), since=("2.0", "sm_20"), section="9.7.11.3"),
     Opcode("suq", "texture", "b32: A", "read", syntax=(
         "suq(.width|.height|.depth|.channel_data_type|.channel_order|.array_size).b32",

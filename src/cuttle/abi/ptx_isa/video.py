@@ -37,7 +37,7 @@ ROWS: tuple[Opcode, ...] = (
         _scalar(name, "9.7.18.1.2", (f"{name}{_T}{_T}.u32[.sat](.clamp|.wrap)[.add|.min|.max]",))
         for name in ("vshl", "vshr")
     ),
-    _scalar("vmad", "9.7.18.1.3", (f"vmad{_THREE}[.sat][.shr7|.shr15]", f"vmad{_THREE}.po"), _WITH_C),
+    _scalar("vmad", "9.7.18.1.3", (f"vmad{_THREE}[.po][.sat][.shr7|.shr15]",), _WITH_C),
     _scalar("vset", "9.7.18.1.4", (f"vset{_TWO}(.eq|.ne|.lt|.le|.gt|.ge)[.add|.min|.max]",)),
     *(
         _simd(root, ways)

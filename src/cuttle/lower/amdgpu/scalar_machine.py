@@ -29,8 +29,8 @@ class ScalarMachine:
         self.emitter = emitter or Emitter()
         self.emitter.table_space = 4  # constant memory
 
-    def refuse(self, reason: str) -> NoReturn:
-        raise refusal("amdgpu", reason)
+    def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
+        raise refusal("amdgpu", reason, code)
 
     # -- memory ------------------------------------------------------------------------------------------------------
 

@@ -458,6 +458,6 @@ class WarpMachine:
         other = self.is_space("local", address), self.is_space("shared", address)
         return e.not_(e.or_(*other))
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, code: str = "PTX-0304") -> None:
         assert self.instruction is not None
-        raise refusal(self.instruction, reason)
+        raise refusal(self.instruction, reason, code)

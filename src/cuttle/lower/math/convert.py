@@ -112,12 +112,12 @@ def double_to(emitter: Emitter, value: Value, target: str, mode: str) -> Value:
 def float_to_tf32(emitter: Emitter, value: Value, mode: str) -> Value:
     """A float to tf32 (i32, the low 13 bits 0): `rna` ties away from zero, `rn` to even, `rz`.
 
-    NaN is 0x7fffe000; `rna`, an integer addition in truth, knows none.
+    NaN is 0x7fffe000; `rna` cuts its low bits instead.
     """
     bits = emitter.bitcast(value, "i32")
     half = emitter.const("i32", 0x1000)
     if mode == "rna":
-        bits = emitter.add(bits, half)
+        bits = emitter.select(emitter.fcmp("uno", value, value), bits, emitter.add(bits, half))
     elif mode == "rn":
         odd = emitter.and_(emitter.lshr(bits, emitter.const("i32", 13)), emitter.const("i32", 1))
         bits = emitter.add(emitter.add(bits, emitter.const("i32", 0xFFF)), odd)

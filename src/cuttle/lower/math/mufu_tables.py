@@ -1,7 +1,7 @@
 """The interpolation tables of NVIDIA's multi-function unit (MUFU), recovered from an H200's answers.
 
 An entry is a word of 64 bits: C0 (26 bits, unsigned), C1 (21 bits, signed), C2 (17 bits, signed), see `mufu.py`. Every
-coefficient is the only one that agrees with the recorded sweeps (tests/ptx/sweeps_ptx.xz and 2.5 million more points).
+coefficient is the only one that agrees with the recorded sweeps (sweep/recordings/sweeps_ptx.xz and 2.5 million more points).
 """
 
 from __future__ import annotations

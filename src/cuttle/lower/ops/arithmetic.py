@@ -177,9 +177,9 @@ def _add_floating(emitter: Emitter, instruction: Instruction, a: Value, b: Value
     return first_nan(emitter, total, b)
 
 
-def addc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: Value) -> Value | tuple[Value, Value]:
-    """`addc`: a + b + CC.CF, carry out with `.cc`. 9.7.2.2."""
-    emitter = machine.emitter
+def _add_with_carry(
+    emitter: Emitter, instruction: Instruction, a: Value, b: Value, carry: Value
+) -> Value | tuple[Value, Value]:
     first = emitter.add(a, b)
     total = emitter.add(first, emitter.cast("zext", carry, a.type))
     if not instruction.has("cc"):
@@ -187,9 +187,29 @@ def addc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: 
     return total, emitter.or_(emitter.icmp("ult", first, a), emitter.icmp("ult", total, first))
 
 
+def _saturating_with_carry(emitter: Emitter, operation: str, a: Value, b: Value, carry: Value) -> Value:
+    """`addc.sat.s32`, `subc.sat.s32` (in no table of the manual; recorded): the whole sum saturates."""
+    wide = [emitter.cast("sext", value, "i64") for value in (a, b)]
+    total = emitter.binary(operation, emitter.binary(operation, *wide), emitter.cast("zext", carry, "i64"))
+    low, high = emitter.const("i64", -(1 << 31)), emitter.const("i64", (1 << 31) - 1)
+    return emitter.cast(
+        "trunc", emitter.intrinsic("llvm.smin", [emitter.intrinsic("llvm.smax", [total, low]), high]), "i32"
+    )
+
+
+def addc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: Value) -> Value | tuple[Value, Value]:
+    """`addc`: a + b + CC.CF, carry out with `.cc`. 9.7.2.2."""
+    emitter = machine.emitter
+    if instruction.has("sat"):
+        return _saturating_with_carry(emitter, "add", a, b, carry)
+    return _add_with_carry(emitter, instruction, a, b, carry)
+
+
 def subc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: Value) -> Value | tuple[Value, Value]:
     """`subc`: a - (b + CC.CF), borrow out with `.cc`. 9.7.2.4."""
     emitter = machine.emitter
+    if instruction.has("sat"):
+        return _saturating_with_carry(emitter, "sub", a, b, carry)
     first = emitter.sub(a, b)
     borrow = emitter.cast("zext", carry, a.type)
     difference = emitter.sub(first, borrow)
@@ -269,12 +289,32 @@ def fma(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value
     emitter = machine.emitter
     type_name = instruction.type
     if instruction.has("oob"):
-        machine.refuse("fma.oob")
+        return _element_wise(emitter, type_name, lambda x, y, z: _oob_fma(emitter, instruction, x, y, z), a, b, c)
     if len(instruction.types) == 2:
         return _float_fma(emitter, instruction, widen(emitter, a), widen(emitter, b), c)
     if type_name.startswith("bf16"):
         return _element_wise(emitter, type_name, lambda x, y, z: _bf16_fma(emitter, instruction, x, y, z), a, b, c)
     return _element_wise(emitter, type_name, lambda x, y, z: _float_fma(emitter, instruction, x, y, z), a, b, c)
+
+
+# The NaN that marks elements outside of a tensor, in f16 and in bf16 (either sign): as recorded.
+_OOB_NAN = 0x7FF7
+
+
+def _oob_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
+    """`fma.oob`: 0 where a or b is the out-of-bounds NaN."""
+    if PACKED_ELEMENT.get(instruction.type, instruction.type) == "bf16":
+        result = _bf16_fma(emitter, instruction, a, b, c)
+    else:
+        result = _float_fma(emitter, instruction, a, b, c)
+    marked = [
+        emitter.icmp(
+            "eq", emitter.and_(emitter.as_bits(value), emitter.const("i16", 0x7FFF)), emitter.const("i16", _OOB_NAN)
+        )
+        for value in (a, b)
+    ]
+    zero = emitter.bitcast(emitter.const("i16", 0), result.type)
+    return emitter.select(emitter.or_(*marked), zero, result)
 
 
 def mad(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value) -> Value | tuple[Value, Value]:
@@ -292,9 +332,16 @@ def mad(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value
 def madc(
     machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value, carry: Value
 ) -> Value | tuple[Value, Value]:
-    """`madc`: product part + c + CC.CF, carry out with `.cc`. 9.7.2.6."""
+    """`madc`: product part + c + CC.CF, carry out with `.cc`; `.sat` changes nothing (recorded). 9.7.2.6."""
     emitter = machine.emitter
-    return addc(machine, instruction, _product(emitter, instruction, a, b), c, carry)
+    if a.bits == 16 and instruction.has("hi"):
+        # In no table of the manual; hardware takes the part above 32 bits, so nothing but the sign of the product.
+        high = emitter.const("i16", 0)
+        if is_signed(instruction.type):
+            x, y = (emitter.cast("sext", value, "i32") for value in (a, b))
+            high = emitter.cast("trunc", emitter.ashr(emitter.mul(x, y), emitter.const("i32", 31)), "i16")
+        return _add_with_carry(emitter, instruction, high, c, carry)
+    return _add_with_carry(emitter, instruction, _product(emitter, instruction, a, b), c, carry)
 
 
 # -- div, rem, sad ---------------------------------------------------------------------------------------------------

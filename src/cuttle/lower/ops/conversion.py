@@ -21,8 +21,6 @@ from cuttle.lower.ops.common import (
 )
 from cuttle.ptx.ir import Instruction, Vector
 
-_REFUSED = ("rs", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "s2f6x2", "e4m3x4", "e5m2x4", "e2m1x4", "e2m3x4", "e3m2x4")
-
 
 def _mode(instruction: Instruction) -> str:
     return next((mode for mode in ("rz", "rm", "rp", "rna") if instruction.has(mode)), "rn")
@@ -31,9 +29,8 @@ def _mode(instruction: Instruction) -> str:
 def cvt(machine: Machine, instruction: Instruction, a: Value, b: Value | None = None, c: Value | None = None) -> Value:
     """`cvt`: between all fundamental and alternate formats. 9.7.9.21."""
     emitter = machine.emitter
-    refused = next((name for name in _REFUSED if instruction.has(name)), "")
-    if refused or not instruction.types:
-        machine.refuse(f"cvt with {refused or 'these types'}")
+    if not instruction.types:
+        machine.refuse("cvt without types")
     target, source = instruction.types[0], instruction.types[-1]
     if target == "tf32":
         return _to_tf32(emitter, instruction, a)
@@ -94,6 +91,8 @@ def _to_float(emitter: Emitter, instruction: Instruction, target: str, source: s
         a = force_canonical(emitter, a) if target == "f64" else a
     if source == "bf16":
         a = widen_bf16(emitter, a)
+        if instruction.has("ftz"):
+            a = force_canonical(emitter, flush(emitter, a))
     elif source == "f16" and (target != "f16" or integral):
         a = emitter.cast("fpext", a, "float")
     if integral:

@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any
 
 from cuttle.abi.ptx_isa import OPCODES
+from cuttle.abi.ptx_isa.refused import Refused, refused_by
 from cuttle.abi.ptx_isa.row import Opcode
 from cuttle.errors import PtxError, Where
 from cuttle.lower.emit import Emitter, Value, bits_of, is_float
@@ -63,13 +64,25 @@ class Signature:
     writes_carry: bool = False
 
 
-def refusal(instruction: Instruction | str, reason: str) -> PtxError:
-    """The error for valid PTX that is not translated (`PTX-0304`)."""
+def refusal(instruction: Instruction | str, reason: str, code: str = "PTX-0304") -> PtxError:
+    """The error for valid PTX that is not translated: `PTX-0304`, or the code of its row in `abi/ptx_isa/refused.py`."""
     if isinstance(instruction, str):
-        return PtxError("PTX-0304", f"{instruction}: {reason}")
+        return PtxError(code, f"{instruction}: {reason}")
     spelling = spell(instruction)
     where = Where(line=instruction.location.line, instruction=spelling)
-    return PtxError("PTX-0304", f"{spelling}: {reason}", where)
+    return PtxError(code, f"{spelling}: {reason}", where)
+
+
+@cache
+def _refused(opcode: str, modifiers: tuple[str, ...]) -> Refused | None:
+    return refused_by(opcode, modifiers)
+
+
+def refuse_listed(instruction: Instruction) -> None:
+    """Raises the error of the list of refused PTX if the instruction's spelling stands in it."""
+    row = _refused(instruction.opcode, instruction.modifiers)
+    if row is not None:
+        raise refusal(instruction, f"not supported: {row.title}", row.code)
 
 
 def spell(instruction: Instruction) -> str:
@@ -96,8 +109,11 @@ def function_name(opcode: str) -> str:
 def find(opcode: str) -> tuple[Opcode, OpFunction]:
     """The row and op function of a root opcode; refuses `todo` and `refuse` rows and the control family."""
     row = row_of(opcode)
-    if row.status in ("todo", "refuse"):
-        raise refusal(opcode, "not translated yet" if row.status == "todo" else "not supported")
+    if row.status == "refuse":
+        listed = refused_by(opcode, ())
+        raise refusal(opcode, "not supported", listed.code if listed else "PTX-0304")
+    if row.status == "todo":
+        raise refusal(opcode, "not translated yet")
     if row.family == "control":
         raise refusal(opcode, "control flow has no op function")
     module = importlib.import_module(f"cuttle.lower.ops.{row.family}")
@@ -118,6 +134,7 @@ def load_functions() -> None:
 
 def signature(instruction: Instruction) -> Signature:
     """Destinations and sources of an instruction with their types, by the row's operand codes and forms."""
+    refuse_listed(instruction)
     row = row_of(instruction.opcode)
     destination_codes, source_codes = _codes(row, instruction)
     operands = list(instruction.operands)

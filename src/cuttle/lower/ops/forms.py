@@ -179,11 +179,11 @@ _F64 = (
 )  # fmt: skip
 _F16 = (
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E00, 0xFE12, 0x7C01, 0x0001, 0x83FF, 0x0400, 0x8401, 0x7BFF,
-    0xFBFF, 0x3800, 0x3E00, 0x4248, 0x3555, 0x3BFF,
+    0xFBFF, 0x3800, 0x3E00, 0x4248, 0x3555, 0x3BFF, 0x7FF7, 0xFFF7,
 )  # fmt: skip
 _BF16 = (
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x7F80, 0xFF80, 0x7FC0, 0xFFC1, 0x7F81, 0x0001, 0x807F, 0x0080, 0x8081, 0x7F7F,
-    0xFF7F, 0x3F00, 0x3FC0, 0x4049, 0x3EAB, 0x3F7F,
+    0xFF7F, 0x3F00, 0x3FC0, 0x4049, 0x3EAB, 0x3F7F, 0x7FF7, 0xFFF7,
 )  # fmt: skip
 
 
@@ -256,17 +256,20 @@ def random_value(stream: Stream, type_name: str) -> int:
     return value
 
 
-def inputs(types: Sequence[str], count: int, seed: int) -> list[list[int]]:
-    """`count` values for each operand type: specials against specials first (up to three quarters), then random."""
+def inputs(types: Sequence[str], count: int, seed: int, share: float = 0.75, first: int = 0) -> list[list[int]]:
+    """`count` values for each operand type: specials against specials first (at most `share` of them), then random.
+
+    `first` says at which of the combinations of specials to begin.
+    """
     stream = Stream(seed)
     tables = [specials(type_name) for type_name in types]
     columns: list[list[int]] = [[] for _ in types]
-    room = count * 3 // 4
+    room = int(count * share)
     total = 1
     for table in tables:
         total *= len(table)
     step = 1 if total <= room else total // room | 1
-    index = 0
+    index = first % total
     for _ in range(min(room, total)):
         rest = index
         for column, table in zip(columns, tables, strict=True):

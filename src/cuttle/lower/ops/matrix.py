@@ -1,22 +1,21 @@
 """mma, mma.sp, ldmatrix, stmatrix, movmatrix (PTX ISA 9.0, 9.7.14.5, 9.7.14.6).
 
-The bits of every form are those of an H200 (tools/record_mma.py, tests/ptx/golden_mma.xz).
+The bits of every form are those of an H200 (tools/record_mma.py, sweep/recordings/golden_mma.xz).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
-from cuttle.abi.ptx_isa import OPCODES
-from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops import volta
 from cuttle.lower.ops.common import as_half, force_canonical, pack, unpack
+from cuttle.lower.ops.coverage import stands_in_rows
 from cuttle.lower.ops.dispatch import spell
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm, form_of, operand_registers, selectors
+from cuttle.lower.ops.memory import space_of
 from cuttle.lower.ops.tensor import Element
 from cuttle.lower.ops.tiles import Row, columns_of, double_sum, float_sum, integer_sum, rows_of
 from cuttle.ptx.ir import Immediate, Instruction, Vector
@@ -53,17 +52,11 @@ def split_registers(instruction: Instruction, operands: Sequence[Value]) -> list
     return groups
 
 
-@cache
-def _spellings(opcode: str) -> frozenset[str]:
-    """The row's forms without `.aligned`, which early PTX leaves out."""
-    return frozenset(spelling.replace(".aligned", "") for spelling in expand_all(OPCODES[opcode].syntax))
-
-
 def checked_form(machine: Machine, instruction: Instruction) -> MatrixForm:
     """The instruction's form; refuses what is not one of the row's."""
     form = form_of(instruction.opcode, instruction.modifiers)
-    if form is None or spell(instruction).replace(".aligned", "") not in _spellings(instruction.opcode):
-        machine.refuse("this form of matrix multiplication, which sm_90 does not have")
+    if form is None or not stands_in_rows(spell(instruction)):
+        machine.refuse("this form of matrix multiplication, which sm_90 does not have", "PTX-0512")
     assert form is not None
     for index, count in operand_registers(form).items():
         operand = instruction.operands[index]
@@ -219,12 +212,10 @@ def _matrix_count(machine: Machine, instruction: Instruction) -> int:
 def ldmatrix(machine: Machine, instruction: Instruction, address: Any) -> tuple[Value, ...]:
     """`ldmatrix`: lane 8m + r points at row r of matrix m; each lane gets two elements of each. 9.7.14.5.15."""
     e = machine.emitter
-    count = _matrix_count(machine, instruction)
+    count, space = _matrix_count(machine, instruction), space_of(instruction)
     lane = machine.lane_index()
     where = None if count == 4 else e.icmp("ult", lane, _const(e, 8 * count))
-    words = (
-        machine.load("shared", 32, 4, address) if where is None else machine.load("shared", 32, 4, address, where=where)
-    )
+    words = machine.load(space, 32, 4, address) if where is None else machine.load(space, 32, 4, address, where=where)
     group, t = e.lshr(lane, _const(e, 2)), e.and_(lane, _const(e, 3))
     results: list[Value] = []
     for matrix in range(count):
@@ -268,7 +259,7 @@ def movmatrix(machine: Machine, instruction: Instruction, a: Value) -> Value:
 def stmatrix(machine: Machine, instruction: Instruction, address: Any, *registers: Value) -> None:
     """`stmatrix`: lane 8m + r points at row r of matrix m. 9.7.14.5.16."""
     e = machine.emitter
-    count = _matrix_count(machine, instruction)
+    count, space = _matrix_count(machine, instruction), space_of(instruction)
     lane = machine.lane_index()
     if instruction.has("trans"):
         registers = tuple(_transposed(machine, register) for register in registers)
@@ -279,6 +270,6 @@ def stmatrix(machine: Machine, instruction: Instruction, address: Any, *register
         moved = [machine.shuffle(register, e.or_(row, _const(e, t))) for register in registers]
         words.append(_pick(e, moved, matrix))
     if count == 4:
-        machine.store("shared", 32, address, words)
+        machine.store(space, 32, address, words)
     else:
-        machine.store("shared", 32, address, words, where=e.icmp("ult", lane, _const(e, 8 * count)))
+        machine.store(space, 32, address, words, where=e.icmp("ult", lane, _const(e, 8 * count)))

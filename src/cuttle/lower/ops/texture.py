@@ -20,21 +20,18 @@ def _geometry(machine: Machine, instruction: Instruction) -> tuple[int, bool]:
     for modifier in instruction.modifiers:
         if modifier in _DIMENSIONS:
             return _DIMENSIONS[modifier], modifier.startswith("a")
-        if modifier in ("cube", "acube", "2dms", "a2dms"):
-            machine.refuse(f"texture geometry {modifier}")
     raise ValueError("no texture geometry")
 
 
 def _sampler(machine: Machine, instruction: Instruction, operands: Sequence[Value]) -> tuple[Sampler, list[Value]]:
     """The access and its coordinates in order x, y, z, the layer taken off and brought into range."""
-    operand = next(o for o in instruction.operands if isinstance(o, TextureOperand))
+    place, operand = next((i, o) for i, o in enumerate(instruction.operands) if isinstance(o, TextureOperand))
     rest = list(operands)
-    handles = 1 if operand.sampler is None else 2
     # A level of detail or two gradients may follow the coordinates: every texture has one level, to which the hardware
     # clamps whatever they choose. Texel offsets and comparison values follow those.
     choices = 1 if instruction.has("level") else 2 if instruction.has("grad") else 0
-    if len(rest) > handles + len(operand.coordinates.elements) + choices:
-        machine.refuse("texel offsets and depth comparison")
+    if len(instruction.operands) > place + 1 + choices:
+        machine.refuse("texel offsets and depth comparison", "PTX-0514")
     texture = Descriptor(machine, rest.pop(0))
     sampler = Descriptor(machine, rest.pop(0)) if operand.sampler is not None else texture
     dimensions, layered = _geometry(machine, instruction)
@@ -190,8 +187,6 @@ def suld(machine: Machine, instruction: Instruction, handle: Value, *coordinates
 def sust(machine: Machine, instruction: Instruction, handle: Value, *rest: Value) -> None:
     """`sust.b`: unformatted surface store. `.p` is refused. 9.7.11.2."""
     emitter = machine.emitter
-    if instruction.has("p"):
-        machine.refuse("formatted surface stores")
     operand = instruction.operands[0]
     assert isinstance(operand, TextureOperand)
     split = len(operand.coordinates.elements)
@@ -205,8 +200,6 @@ def sust(machine: Machine, instruction: Instruction, handle: Value, *rest: Value
 def sured(machine: Machine, instruction: Instruction, handle: Value, *rest: Value) -> None:
     """`sured.b`: an atomic without result on surface memory. 9.7.11.3."""
     emitter = machine.emitter
-    if instruction.has("p"):
-        machine.refuse("formatted surface reductions")
     operand = instruction.operands[0]
     assert isinstance(operand, TextureOperand)
     split = len(operand.coordinates.elements)

@@ -227,7 +227,8 @@ def vset(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Valu
     a_type, b_type = instruction.types[:2]
     x = _part(emitter, a, _selector(instruction, 1), is_signed(a_type))
     y = _part(emitter, b, _selector(instruction, 2), is_signed(b_type))
-    return _deliver(emitter, instruction, _compare(instruction, emitter, x, y), c, signed=False)
+    # Hardware: the second minimum or maximum is signed if a is.
+    return _deliver(emitter, instruction, _compare(instruction, emitter, x, y), c, is_signed(a_type))
 
 
 # -- SIMD ------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from typing import Any
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
+from cuttle.lower.ops.coverage import stands_in_rows
+from cuttle.lower.ops.dispatch import spell
 from cuttle.lower.ops.matrix import (
     checked_form,
     pack_accumulators,
@@ -108,6 +110,8 @@ def _offset(emitter: Emitter, place: tuple[Value, Value], stride: Value, row_maj
 def _memory_form(machine: Machine, instruction: Instruction, stride: Value | None) -> tuple[Fragment, Value, bool]:
     """(fragment, stride in elements as i64, row major) of a load or store."""
     e = machine.emitter
+    if not stands_in_rows(spell(instruction)):
+        machine.refuse("this form of matrix access, which sm_90 does not have", "PTX-0512")
     role = next(name for name in ("a", "b", "c", "d") if instruction.has(name))
     shape = shape_of(instruction.modifiers)
     kind = kinds_after_shape(instruction.modifiers)[-1]
