@@ -300,6 +300,18 @@ ERRORS: tuple[ErrorRow, ...] = (
     ),
     # -- fallbacks for failures inside Cuttle -------------------------------------------------------------------
     ErrorRow("API-0001", "CUDA call failed", "A CUDA function could not be carried out.", "See the message."),
+    ErrorRow(
+        "DEV-0020",
+        "unknown GPU target",
+        "The AMD GPU target is none that code objects are made for, or does not go with the code object version.",
+        "`cuttle devices` names the GPU's target; version 4 is for HIP 5, version 5 for HIP 6 and 7, version 6 for generic targets.",
+    ),
+    ErrorRow(
+        "DEV-0021",
+        "GPU with waves of 64 lanes",
+        "A CUDA warp has 32 lanes; GCN and CDNA GPUs (gfx9 and older) only have waves of 64.",
+        "RX 5000 and newer cards (gfx10, gfx11, gfx12) are supported; on others use the CPU device.",
+    ),
     ErrorRow("DEV-0001", "device failed", "The device (executor or GPU) failed.", "Run `cuttle doctor`."),
     ErrorRow("STK-0001", "AMD stack failed", "A step of the AMD stack manager failed.", "Run `cuttle doctor -v hip`."),
 )

@@ -123,7 +123,7 @@ def parse(text: str) -> llvm.ModuleRef:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
-        raise CodeGenerationError(_with_context(str(error), text)) from error
+        raise CodeGenerationError(with_context(str(error), text)) from error
     return module
 
 
@@ -149,7 +149,7 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, options: CodeO
     manager.run(module, builder)
 
 
-def _with_context(message: str, text: str) -> str:
+def with_context(message: str, text: str) -> str:
     """LLVM's message; where it names a line, with the lines around it."""
     for part in message.split(":"):
         if part.strip().isdigit():
