@@ -37,8 +37,8 @@ class LaneMachine:
         self.instruction: Instruction | None = None
         self.result_unused = False
 
-    def refuse(self, reason: str) -> NoReturn:
-        raise refusal(self.instruction or "amdgpu", reason)
+    def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
+        raise refusal(self.instruction or "amdgpu", reason, code)
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
