@@ -112,3 +112,14 @@ def test_error_names(unconnected: Driver) -> None:
 
 def test_driver_version(unconnected: Driver) -> None:
     assert unconnected.get("cuDriverGetVersion", ctypes.c_int) == 13000
+
+
+@pytest.mark.parametrize(
+    ("knob", "version"),
+    [("", 13000), ("13.4", 13040), ("12.9", 12090), ("14", 14000), ("new", 13000), ("13.4.1", 13000)],
+)
+def test_the_driver_version_can_be_chosen(
+    unconnected: Driver, monkeypatch: pytest.MonkeyPatch, knob: str, version: int
+) -> None:
+    monkeypatch.setenv("CUTTLE_DRIVER_VERSION", knob)
+    assert unconnected.get("cuDriverGetVersion", ctypes.c_int) == version

@@ -98,6 +98,10 @@ PYTHON = Knob("CUTTLE_PYTHON", "path", "python3", "interpreter that the client l
 THREADS = Knob("CUTTLE_THREADS", "whole", "", "worker threads that run kernels; empty: as many as there are cores")
 MEMORY = Knob("CUTTLE_MEMORY", "bytes", "", "device memory, such as 4g; empty: 60 % of what the machine has to give")
 COMPUTE_CAPABILITY = Knob("CUTTLE_COMPUTE_CAPABILITY", "version", "8.0", "compute capability that programs see")
+DRIVER_VERSION = Knob(
+    "CUTTLE_DRIVER_VERSION", "version", "13.0",
+    "CUDA version of the driver that programs see; some compile to machine code, not PTX, for a driver older than their compiler",
+)  # fmt: skip
 TIMEOUT = Knob("CUTTLE_TIMEOUT", "seconds", "", "longest time one kernel may run; empty: no limit")
 CACHE_DIR = Knob("CUTTLE_CACHE_DIR", "path", "", "folder of compiled kernels; empty: the platform's cache folder")
 CACHE_BYTES = Knob("CUTTLE_CACHE_BYTES", "bytes", "2g", "size of that folder at which the oldest entries are removed")
@@ -125,6 +129,6 @@ LAUNCH_BLOCKING = Knob(
 )
 
 KNOBS: tuple[Knob, ...] = (
-    PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
+    PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, DRIVER_VERSION, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
     TIERS, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip

@@ -229,6 +229,10 @@ REQUESTS: tuple[Request, ...] = (
     Request(79, "EXECUTABLE_CHILD_SET", ("executable", "node", "graph")),
     Request(80, "GRAPH_ADD_ALLOC", ("graph", "dependencies", "bytes"), ("node", "address"),
             "u64 node numbers of the dependencies"),
+    Request(81, "GRAPH_MEMORY_GET", ("attribute",), ("value",), meaning="CUgraphMem_attribute numbers"),
+    Request(82, "GRAPH_MEMORY_RESET", ("attribute",), meaning="the high-water marks only"),
+    Request(83, "GRAPH_MEMORY_TRIM", ()),
+    Request(84, "GRAPH_MEMORY_FREE", ("address",), meaning="memory of an allocation node, freed outside of its graph"),
     # stream capture (kept by the device process; the client only knows which of its streams are capturing)
     Request(90, "CAPTURE_BEGIN", ("stream", "mode", "graph", "dependencies"), (), "u64 node numbers",
             meaning="graph 0: a new one, else capture to this graph"),

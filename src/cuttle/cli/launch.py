@@ -23,6 +23,7 @@ KNOB_OPTIONS = {
     "--threads": "CUTTLE_THREADS",
     "--memory": "CUTTLE_MEMORY",
     "--compute-capability": "CUTTLE_COMPUTE_CAPABILITY",
+    "--driver-version": "CUTTLE_DRIVER_VERSION",
     "--timeout": "CUTTLE_TIMEOUT",
     "--cache-dir": "CUTTLE_CACHE_DIR",
 }
@@ -38,6 +39,7 @@ Options:
   --threads N                 threads that run kernels (default: all cores)
   --memory SIZE               memory of the device, such as 4G (default: a part of the machine's)
   --compute-capability X.Y    what the device says it is (default: 8.0)
+  --driver-version X.Y        CUDA version of the driver (default: 13.0)
   --timeout SECONDS           stop a kernel that runs longer (default: never)
   --cache-dir FOLDER          where compiled kernels are kept
   --prefer-ours               win over a libcuda.so.1 that the program brings along

@@ -47,6 +47,7 @@ void allocations_add(const allocation *made) {
     uint64_t id = known ? table[at].id : ++identifiers;
     table[at] = *made;
     table[at].id = id;
+    if (made->kind == ALLOCATION_MANAGED) table[at].synchronizes = true; /* as on an H200 */
     if (table[at].owner == NULL) table[at].owner = current_context();
     if (made->kind == ALLOCATION_REGISTERED) registered++;
     os_lock_release(&allocations_lock);
@@ -89,6 +90,13 @@ bool allocations_remove(uint64_t base, allocation *removed) {
     }
     os_lock_release(&allocations_lock);
     return hit;
+}
+
+void allocations_set_synchronizes(uint64_t base, bool on) {
+    os_lock_take(&allocations_lock);
+    size_t at = above(base);
+    if (at != 0 && table[at - 1].base == base) table[at - 1].synchronizes = on;
+    os_lock_release(&allocations_lock);
 }
 
 void allocations_forget_module(uint64_t module) {

@@ -24,6 +24,7 @@ typedef struct allocation {
     uint64_t module;     /* of variables */
     uint64_t pool;
     context *owner;
+    bool synchronizes; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: kept for those who ask; copies behave the same */
     bool of_graph; /* of an allocation node: stays where it is for the graph's next launch, whoever frees it */
 } allocation;
 
@@ -33,6 +34,7 @@ bool allocations_find(uint64_t address, allocation *found);
 /* Finds registered memory by a host address inside of it. */
 bool allocations_find_host(uint64_t address, allocation *found);
 bool allocations_remove(uint64_t base, allocation *removed);
+void allocations_set_synchronizes(uint64_t base, bool on);
 void allocations_forget_module(uint64_t module);
 
 #endif

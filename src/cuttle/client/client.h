@@ -12,7 +12,7 @@
 #define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 #define STORE(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELEASE)
 
-#define DRIVER_VERSION 13000
+#define DRIVER_VERSION 13000 /* unless CUTTLE_DRIVER_VERSION says otherwise */
 
 /* Handles point to objects that begin with one of these words, so that a handle of the wrong kind is recognised. */
 enum object_tag {
@@ -91,6 +91,7 @@ typedef struct context {
     uint64_t id;
     unsigned retained;
     local_storage *storage;
+    void *coredump; /* its settings, once somebody asked */
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
     struct context *next;
@@ -143,6 +144,7 @@ static inline CUresult client_enter(void) {
         if (UNLIKELY(tried_)) return tried_;     \
     } while (0)
 
+int driver_version(void); /* what cuDriverGetVersion answers */
 context *context_of(CUcontext handle, CUresult *result); /* NULL handle: the current one */
 context *primary_context(int device);
 void context_storage_clear(context *of); /* fires the destructors of context-local storage */

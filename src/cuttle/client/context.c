@@ -47,6 +47,8 @@ static bool clear(context *of) {
     bool failed = LOAD(client.status->sticky_error) != 0 || wait_all_ended() != CUDA_SUCCESS;
     modules_forget(of);
     allocations_forget(of);
+    free(of->coredump);
+    of->coredump = NULL;
     return failed;
 }
 

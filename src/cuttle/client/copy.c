@@ -76,7 +76,7 @@ CUresult copy_async(const place *destination, const place *source, uint64_t byte
         return copy_in_graph(&copy, on);
     }
     TRY(capture_forbids(on));
-    TRY(wait_stream(on));
+    TRY(wait_before(on));
     memmove(destination->host, source->host, bytes);
     return CUDA_SUCCESS;
 }
@@ -126,7 +126,7 @@ CUresult block_copy_async(const block_copy *copy, stream *on) {
     }
     if (on->capturing) return copy_in_graph(copy, on);
     TRY(capture_forbids(on));
-    TRY(wait_stream(on));
+    TRY(wait_before(on));
     block_copy_run(copy);
     return CUDA_SUCCESS;
 }
@@ -170,7 +170,9 @@ static CUresult resolve_side(const block_side *side, const block_copy *copy, pla
         base = host ? (uint64_t)(uintptr_t)side->host : side->device;
         *pitch = side->pitch != 0 ? side->pitch : side->x + copy->width;
         *slice = *pitch * (side->height != 0 ? side->height : copy->height);
-        if (base == 0 || (copy->height > 1 && *pitch < side->x + copy->width)) return CUDA_ERROR_INVALID_VALUE;
+        /* Pitch and height bound positions even in copies of one row or slice (asked of an H200). */
+        if (base == 0 || *pitch < side->x + copy->width) return CUDA_ERROR_INVALID_VALUE;
+        if (side->height != 0 && side->height < side->y + copy->height) return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t first = base + side->z * *slice + side->y * *pitch + side->x;
     uint64_t extent = (copy->depth - 1) * *slice + (copy->height - 1) * *pitch + copy->width;

@@ -26,9 +26,19 @@ CUresult cuInit(unsigned Flags) {
     return client.control->device_count != 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
+/* The device process refuses values that are no version. */
+int driver_version(void) {
+    const char *value = getenv("CUTTLE_DRIVER_VERSION");
+    char *rest;
+    if (value == NULL || *value == 0) return DRIVER_VERSION;
+    long major = strtol(value, &rest, 10), minor = *rest == '.' ? strtol(rest + 1, &rest, 10) : 0;
+    bool valid = *rest == 0 && major > 0 && major < 1000 && minor >= 0 && minor < 100;
+    return valid ? (int)(major * 1000 + minor * 10) : DRIVER_VERSION;
+}
+
 CUresult cuDriverGetVersion(int *driverVersion) {
     if (driverVersion == NULL) return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = DRIVER_VERSION;
+    *driverVersion = driver_version();
     return CUDA_SUCCESS;
 }
 
@@ -202,25 +212,6 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_
     unsigned bytes = format_bytes(format) * numChannels;
     if (maxWidthInElements == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     *maxWidthInElements = (size_t)client.attributes[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH] / bytes * 4;
-    return CUDA_SUCCESS;
-}
-
-/* Graphs keep no memory of their own here. */
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
-    ENTER_DEVICE(device);
-    if (value == NULL || (unsigned)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return CUDA_ERROR_INVALID_VALUE;
-    *(cuuint64_t *)value = 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
-    ENTER_DEVICE(device);
-    if (value == NULL || (unsigned)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGraphMemTrim(CUdevice device) {
-    ENTER_DEVICE(device);
     return CUDA_SUCCESS;
 }
 

@@ -102,7 +102,7 @@ static CUresult integrity_check(unsigned version, uint64_t unix_seconds, uint64_
                                .pci_device = (uint32_t)client.attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]};
     memcpy(device.uuid, client.control->uuid, sizeof device.uuid);
     handshake_input input = {
-        .driver_version = DRIVER_VERSION,
+        .driver_version = (uint32_t)driver_version(),
         .asked_version = version,
         .process = os_process_id(),
         .thread = os_thread_identity(),

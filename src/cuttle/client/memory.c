@@ -20,7 +20,7 @@ static CUresult release(uint64_t address, bool (*is_kind)(uint32_t)) {
     allocation found;
     if (!allocations_find(address, &found) || found.base != address || !is_kind(found.kind)) return CUDA_ERROR_INVALID_VALUE;
     TRY(wait_all());
-    if (found.of_graph) return CUDA_SUCCESS;
+    if (found.of_graph) return REQUEST(CUTTLE_REQUEST_GRAPH_MEMORY_FREE, NULL, address);
     allocations_remove(address, NULL);
     return REQUEST(CUTTLE_REQUEST_MEM_FREE, NULL, address);
 }
@@ -158,72 +158,13 @@ CUresult cuMemHostUnregister(void *p) {
     allocation found;
     ENTER();
     uint64_t address = (uint64_t)(uintptr_t)p;
-    if (!allocations_find_host(address, &found) || found.host_start != address) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (p == NULL || in_arena(p)) return CUDA_ERROR_INVALID_VALUE;
+    if (!allocations_find_host(address, &found)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (found.host_start != address) return CUDA_ERROR_INVALID_VALUE;
     TRY(wait_all());
     if (!os_make_private(found.host, found.bytes)) return CUDA_ERROR_OPERATING_SYSTEM;
     allocations_remove(found.base, NULL);
     return REQUEST(CUTTLE_REQUEST_HOST_UNREGISTER, NULL, found.base);
-}
-
-/* ------------------------------------------------------------------------------------------------ managed memory hints */
-
-static CUresult managed_range(CUdeviceptr address, size_t bytes) {
-    allocation found;
-    if (bytes == 0 || !allocations_find(address, &found)) return CUDA_ERROR_INVALID_VALUE;
-    if (found.kind != ALLOCATION_MANAGED || bytes > found.bytes - (address - found.base)) return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult prefetch(CUdeviceptr address, size_t bytes, int device, bool is_device, CUstream handle) {
-    stream *on;
-    ENTER();
-    TRY(managed_range(address, bytes));
-    if (is_device && device != 0) return CUDA_ERROR_INVALID_DEVICE;
-    return stream_resolve(handle, &on); /* host and device share the pages: nothing moves */
-}
-
-CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
-    return prefetch(devPtr, count, dstDevice, dstDevice != -1, hStream);
-}
-
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned flags, CUstream hStream) {
-    if (flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
-    return prefetch(devPtr, count, location.id, location.type == CU_MEM_LOCATION_TYPE_DEVICE, hStream);
-}
-
-static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice) {
-    ENTER();
-    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
-    return managed_range(address, bytes);
-}
-
-CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
-    if (device != 0 && device != -1) return CUDA_ERROR_INVALID_DEVICE;
-    return advise(devPtr, count, advice);
-}
-
-CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
-    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
-    return advise(devPtr, count, advice);
-}
-
-/* No advice is kept: nothing is read-mostly, no place is preferred. */
-CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
-    ENTER();
-    if (data == NULL || dataSize < 4 || dataSize % 4 != 0) return CUDA_ERROR_INVALID_VALUE;
-    TRY(managed_range(devPtr, count));
-    int value = attribute == CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY ? 0 : -2; /* CU_DEVICE_INVALID */
-    for (size_t i = 0; i < dataSize / 4; i++) ((int *)data)[i] = value;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes,
-                                 CUdeviceptr devPtr, size_t count) {
-    if (data == NULL || dataSizes == NULL || attributes == NULL || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < numAttributes; i++) {
-        TRY(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
-    }
-    return CUDA_SUCCESS;
 }
 
 /* ------------------------------------------------------------------------------------------------ pointer attributes */
@@ -234,7 +175,9 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, uin
     bool managed = in != NULL && in->kind == ALLOCATION_MANAGED;
     uint64_t inside = in == NULL ? 0 : address - (in_arena((void *)(uintptr_t)address) ? in->base : in->host);
     switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data = in != NULL ? (CUcontext)in->owner : NULL; break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* memory of a pool belongs to the device */
+        *(CUcontext *)data = in != NULL && in->kind != ALLOCATION_POOL ? (CUcontext)in->owner : NULL;
+        break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = in == NULL ? 0 : host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         break;
@@ -243,7 +186,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, uin
         *(uint64_t *)data = host || managed ? (in->kind == ALLOCATION_REGISTERED ? in->host : in->base) + inside : 0;
         if (in != NULL && !host && !managed) return CUDA_ERROR_INVALID_VALUE;
         break;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(int *)data = in != NULL && in->synchronizes; break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: *(int *)data = 0; break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(unsigned long long *)data = in != NULL ? in->id : 0; break;
@@ -290,5 +233,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     allocation found;
     ENTER();
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !find_any(ptr, &found)) return CUDA_ERROR_INVALID_VALUE;
+    allocations_set_synchronizes(found.base, *(const unsigned *)value != 0);
     return CUDA_SUCCESS;
 }

@@ -187,7 +187,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     if (dptr == 0) return CUDA_SUCCESS;
     if (!allocations_find(dptr, &found) || found.base != dptr) return CUDA_ERROR_INVALID_VALUE;
     if (found.kind != ALLOCATION_POOL && found.kind != ALLOCATION_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-    if (found.of_graph && !on->capturing) return CUDA_SUCCESS;
+    if (found.of_graph && !on->capturing) return REQUEST(CUTTLE_REQUEST_GRAPH_MEMORY_FREE, NULL, dptr);
     TRY(emit_begin(on, CUTTLE_RECORD_FREE_ASYNC, sizeof *record, (void **)&record));
     record->address = dptr;
     bool in_graph = on->capturing; /* the address stays the graph's */

@@ -38,6 +38,8 @@ uint32_t stream_slots_used(void); /* slots from this number on were never used *
 CUresult wait_sequence(uint32_t slot, uint64_t sequence);
 /* Waits for everything that was submitted to the stream (the legacy stream: to all blocking streams). */
 CUresult wait_stream(stream *of);
+/* Waits for everything that a stream's next work has to come after: its own, and what the default stream was given before. */
+CUresult wait_before(stream *next);
 CUresult wait_all(void);
 CUresult wait_all_ended(void); /* leaves the error of a refused launch to others */
 /* The error of a launch that did not happen because its kernel cannot run. It is answered once, and all else goes on. */

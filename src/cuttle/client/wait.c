@@ -80,6 +80,13 @@ CUresult wait_stream(stream *of) {
     return result == CUDA_SUCCESS ? launch_error_take() : result;
 }
 
+CUresult wait_before(stream *next) {
+    if (!next->legacy && (next->flags & CU_STREAM_NON_BLOCKING) == 0) {
+        TRY(wait_sequence(legacy_stream.slot, LOAD(client.streams[legacy_stream.slot].submitted)));
+    }
+    return wait_stream(next);
+}
+
 CUresult wait_all(void) {
     CUresult result = wait_all_ended();
     return result == CUDA_SUCCESS ? launch_error_take() : result;

@@ -8,9 +8,11 @@ one record behind the last stands for the whole launch.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import pack_into
+from struct import pack_into, unpack_from
 
+from cuttle.abi import wire_layout as wire
 from cuttle.runtime import results
+from cuttle.runtime.graph_memory import GraphMemory
 from cuttle.runtime.results import CudaError
 
 # CUgraphNodeType numbers.
@@ -80,6 +82,18 @@ class Graph:
                 found.append(node.record)
         return found
 
+    def memory_steps(self) -> list[tuple[int, int]]:
+        """Allocations (address, bytes) and frees (address, 0), in order; of child graphs too."""
+        found: list[tuple[int, int]] = []
+        for node in self.ordered():
+            if node.child is not None:
+                found += node.child.memory_steps()
+            elif node.kind == MEM_ALLOC:
+                found.append((node.address, node.bytes))
+            elif node.kind == MEM_FREE:
+                found.append((unpack_from("<Q", node.record, wire.RECORD_FREE_ASYNC_ADDRESS_AT)[0], 0))
+        return found
+
 
 class Executable:
     """An instantiated graph: an own copy of it, and its records when nothing has changed since the last launch."""
@@ -89,6 +103,7 @@ class Executable:
         self.graph = graph
         self.by_origin = {node.origin: node for node in graph.nodes.values()}
         self.records: list[bytes] | None = None
+        self.memory_steps = graph.memory_steps()
 
 
 class GraphStore:
@@ -98,6 +113,7 @@ class GraphStore:
         self.graphs: dict[int, Graph] = {}
         self.nodes: dict[int, Node] = {}
         self.executables: dict[int, Executable] = {}
+        self.memory = GraphMemory()
         self._next = 1
 
     def _new_number(self) -> int:
@@ -211,6 +227,8 @@ class GraphStore:
         executable = self.executable(number)
         if executable.records is None:
             executable.records = executable.graph.records()
+        if executable.memory_steps:
+            self.memory.launch(executable.memory_steps)
         return [on_stream(record, stream) for record in executable.records]
 
     def update(self, executable: Executable, graph: Graph) -> tuple[int, int]:

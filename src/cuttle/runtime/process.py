@@ -151,6 +151,7 @@ def main(arguments: list[str]) -> int:
     try:
         workers = knobs.THREADS.whole() or available_cores()
         capability = knobs.COMPUTE_CAPABILITY.version()
+        knobs.DRIVER_VERSION.version()  # the client reads it, and says nothing about a bad value
         budget = choose_budget(knobs.MEMORY.whole())
         timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
     except knobs.KnobError as error:

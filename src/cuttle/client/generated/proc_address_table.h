@@ -6,6 +6,10 @@ extern void cuArrayCreate_v2_address(void) __asm__("cuArrayCreate_v2");
 extern void cuArrayDestroy_address(void) __asm__("cuArrayDestroy");
 extern void cuArrayGetDescriptor_v2_address(void) __asm__("cuArrayGetDescriptor_v2");
 extern void cuArrayGetMemoryRequirements_address(void) __asm__("cuArrayGetMemoryRequirements");
+extern void cuCoredumpGetAttribute_address(void) __asm__("cuCoredumpGetAttribute");
+extern void cuCoredumpGetAttributeGlobal_address(void) __asm__("cuCoredumpGetAttributeGlobal");
+extern void cuCoredumpSetAttribute_address(void) __asm__("cuCoredumpSetAttribute");
+extern void cuCoredumpSetAttributeGlobal_address(void) __asm__("cuCoredumpSetAttributeGlobal");
 extern void cuCtxAttach_address(void) __asm__("cuCtxAttach");
 extern void cuCtxCreate_v4_address(void) __asm__("cuCtxCreate_v4");
 extern void cuCtxCreate_v3_address(void) __asm__("cuCtxCreate_v3");
@@ -452,10 +456,10 @@ static const proc_address_row proc_address_rows[] = {
     {"cuCheckpointProcessLock", 12080, 0, NULL},
     {"cuCheckpointProcessRestore", 12080, 0, NULL},
     {"cuCheckpointProcessUnlock", 12080, 0, NULL},
-    {"cuCoredumpGetAttribute", 12010, 0, NULL},
-    {"cuCoredumpGetAttributeGlobal", 12010, 0, NULL},
-    {"cuCoredumpSetAttribute", 12010, 0, NULL},
-    {"cuCoredumpSetAttributeGlobal", 12010, 0, NULL},
+    {"cuCoredumpGetAttribute", 12010, 0, cuCoredumpGetAttribute_address},
+    {"cuCoredumpGetAttributeGlobal", 12010, 0, cuCoredumpGetAttributeGlobal_address},
+    {"cuCoredumpSetAttribute", 12010, 0, cuCoredumpSetAttribute_address},
+    {"cuCoredumpSetAttributeGlobal", 12010, 0, cuCoredumpSetAttributeGlobal_address},
     {"cuCtxAttach", 2000, 0, cuCtxAttach_address},
     {"cuCtxCreate", 12050, 0, cuCtxCreate_v4_address},
     {"cuCtxCreate", 11040, 0, cuCtxCreate_v3_address},

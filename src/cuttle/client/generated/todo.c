@@ -26,14 +26,6 @@ CUTTLE_EXPORT CUresult cuCheckpointProcessRestore(void);
 CUresult cuCheckpointProcessRestore(void) { return cuttle_unsupported(41, "cuCheckpointProcessRestore"); }
 CUTTLE_EXPORT CUresult cuCheckpointProcessUnlock(void);
 CUresult cuCheckpointProcessUnlock(void) { return cuttle_unsupported(42, "cuCheckpointProcessUnlock"); }
-CUTTLE_EXPORT CUresult cuCoredumpGetAttribute(void);
-CUresult cuCoredumpGetAttribute(void) { return cuttle_unsupported(43, "cuCoredumpGetAttribute"); }
-CUTTLE_EXPORT CUresult cuCoredumpGetAttributeGlobal(void);
-CUresult cuCoredumpGetAttributeGlobal(void) { return cuttle_unsupported(44, "cuCoredumpGetAttributeGlobal"); }
-CUTTLE_EXPORT CUresult cuCoredumpSetAttribute(void);
-CUresult cuCoredumpSetAttribute(void) { return cuttle_unsupported(45, "cuCoredumpSetAttribute"); }
-CUTTLE_EXPORT CUresult cuCoredumpSetAttributeGlobal(void);
-CUresult cuCoredumpSetAttributeGlobal(void) { return cuttle_unsupported(46, "cuCoredumpSetAttributeGlobal"); }
 CUTTLE_EXPORT CUresult cuCtxFromGreenCtx(void);
 CUresult cuCtxFromGreenCtx(void) { return cuttle_unsupported(57, "cuCtxFromGreenCtx"); }
 CUTTLE_EXPORT CUresult cuCtxGetDevResource(void);

@@ -153,3 +153,19 @@ def graph_add_alloc(session: Session, graph: int, dependencies: int, size: int, 
     node = session.graphs.add(found, graphs.MEM_ALLOC, bytes(wire.RECORD_NOP_BYTES), nodes)
     node.address, node.bytes = allocation.address, size
     return node.number, allocation.address
+
+
+def graph_memory_get(session: Session, attribute: int) -> int:
+    return session.graphs.memory.get(attribute)
+
+
+def graph_memory_reset(session: Session, attribute: int) -> None:
+    session.graphs.memory.reset(attribute)
+
+
+def graph_memory_trim(session: Session) -> None:
+    session.graphs.memory.trim()
+
+
+def graph_memory_free(session: Session, address: int) -> None:
+    session.graphs.memory.free(address)

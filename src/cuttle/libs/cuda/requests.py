@@ -43,6 +43,7 @@ TABLE: dict[str, dict[int, str]] = {
         70: "graph_edges_remove", 71: "graph_node_neighbours", 72: "graph_node_in_clone", 73: "graph_instantiate",
         74: "executable_destroy", 75: "executable_node_set", 76: "executable_node_enable",
         77: "executable_node_enabled", 78: "executable_update", 79: "executable_child_set", 80: "graph_add_alloc",
+        81: "graph_memory_get", 82: "graph_memory_reset", 83: "graph_memory_trim", 84: "graph_memory_free",
     },
     "capture": {
         90: "capture_begin", 91: "capture_end", 92: "capture_add", 93: "capture_event_record", 94: "capture_event_wait",
