@@ -104,6 +104,15 @@ SERVICES: tuple[tuple[str, str], ...] = (
     ("clock", "returns a cycle counter"),
 )
 
+# Device functions without a body that the driver provides (CUDA programming guide, "formatted output", "assertion",
+# "dynamic global memory allocation"): name, service, bits of the result.
+DRIVER_FUNCTIONS: dict[str, tuple[str, int]] = {
+    "vprintf": ("vprintf", 32),
+    "__assertfail": ("assertfail", 0),
+    "malloc": ("malloc", 64),
+    "free": ("free", 0),
+}
+
 # Keys of an image's JSON metadata.
 IMAGE_MAGIC = b"CUTTLEI1"
 IMAGE_METADATA: tuple[tuple[str, str], ...] = (

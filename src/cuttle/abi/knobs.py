@@ -116,7 +116,7 @@ TIERS = Knob(
     ("both", "fast", "optimised"),
 )  # fmt: skip
 AFFINE = Knob("CUTTLE_AFFINE", "switch", "1", "0: kernels are compiled without proofs about indices (slower)")
-PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: the slow truthful way of compiling, to find out who is wrong")
+PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: kernels take the plain leg, a second way of compiling that is slow and obviously right, to find out who is wrong")
 EXACT_NAN = Knob("CUTTLE_EXACT_NAN", "switch", "1", "0: NaN results may have other bits than NVIDIA's")
 SPECIALISE = Knob("CUTTLE_SPECIALISE", "switch", "1", "0: kernels are compiled for any block shape, once")
 EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one beside the client library")

@@ -119,6 +119,9 @@ class KernelStore:
             "exact_nan": knobs.EXACT_NAN.switch(),
         }
         self._tiers = knobs.TIERS.choice()
+        if self._options["plain"]:
+            # One image for any block shape and size, and nothing to optimise.
+            self._tiers, self._specialise = "fast", False
 
     # Kernels
 

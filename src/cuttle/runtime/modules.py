@@ -53,7 +53,7 @@ class Module:
     def function_handles(self) -> dict[str, int]:
         """Handles of all functions whose address is taken; reads all bodies when first asked."""
         if self._handles is None:
-            from cuttle.lower.passes.address_taken import address_taken
+            from cuttle.ptx.address_taken import address_taken
             from cuttle.ptx.parser import parse_module
 
             names = address_taken(parse_module(self.text))

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import (
     Branch,
@@ -23,6 +22,7 @@ from cuttle.lower.passes.graph import (
     ValueRef,
 )
 from cuttle.lower.passes.inline_calls import recursive_functions
+from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Immediate, Symbol
 from tests.lower.passes.graphs import check, graph_of, module_of
 from tests.lower.passes.random_programs import random_module, run_graph, run_statements

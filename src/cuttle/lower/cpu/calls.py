@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, uniform
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand
@@ -22,15 +23,6 @@ from cuttle.ptx.ir import Function, Parameter, Prototype, Symbol
 
 if TYPE_CHECKING:
     from cuttle.lower.cpu.nodes import NodeWriter
-
-# Device functions that the driver provides (CUDA programming guide, "formatted output", "assertion", "dynamic global
-# memory allocation"): service name, result width.
-SERVICES = {
-    "vprintf": ("vprintf", 32),
-    "__assertfail": ("assertfail", 0),
-    "malloc": ("malloc", 64),
-    "free": ("free", 0),
-}
 
 STACK_BYTES = 16 << 10  # local memory per thread of kernels with real calls
 BAD_TARGET_FAULT = 7
@@ -58,8 +50,8 @@ def emit_call(writer: NodeWriter, node: Node) -> None:
     """A `call` node."""
     assert node.call is not None
     name = node.call.callee
-    if name in SERVICES:
-        service, bits = SERVICES[name]
+    if name in DRIVER_FUNCTIONS:
+        service, bits = DRIVER_FUNCTIONS[name]
         arguments = [argument(writer, operand) for operand in node.operands][:4]
         result = writer.machine.service(service, arguments, bits)
         for value in node.results:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
+from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS, FUNCTION_HANDLE_BASE
 from cuttle.errors import PtxError, Where
-from cuttle.lower.cpu.calls import SERVICES, STACK_BYTES, formal_offsets, function_symbol
+from cuttle.lower.cpu.calls import STACK_BYTES, formal_offsets, function_symbol
 from cuttle.lower.cpu.compile_object import (
     CodeGenerationError,
     CodeOptions,
@@ -23,10 +23,11 @@ from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan
 from cuttle.lower.ops.dispatch import load_functions
 from cuttle.lower.ops.policy import policy
-from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.lower.passes.register_parameters import with_memory_parameters
+from cuttle.lower.plain.image_text import plain_metadata, plain_text
+from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Module
 
 ENORMOUS_TEXT = 16_000_000
@@ -94,7 +95,7 @@ def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
     while pending:
         name = pending.pop()
         function = module.functions.get(module.aliases.get(name, name))
-        if name in graphs or function is None or function.statements is None or name in SERVICES:
+        if name in graphs or function is None or function.statements is None or name in DRIVER_FUNCTIONS:
             continue
         graphs[name] = build(module, with_memory_parameters(function))
         pending.extend(wanted_functions(module, graphs[name]))
@@ -132,16 +133,13 @@ def compile_kernel(
 ) -> CompiledImage:
     """Compiles one kernel. Raises PtxError with the kernel's name for everything that cannot be translated."""
     code = code_options(options)
+    if options.plain:
+        return compile_plain(module, kernel, code, want_ir=want_ir, want_assembly=want_assembly)
     try:
         plan = plan_kernel(module, kernel, options, Target(has_avx512(code)))
         source = kernel_text(plan, code)
     except PtxError as error:
-        where = error.where or Where()
-        if where.kernel:
-            raise
-        raise PtxError(
-            error.code, error.message, Where(**{**where_fields(where), "kernel": kernel}), hint=error.hint
-        ) from error
+        raise naming_kernel(error, kernel) from error
     if len(source) > ENORMOUS_TEXT:
         # Past this size the optimiser takes minutes.
         code = replace(code, opt_level=0)
@@ -152,6 +150,31 @@ def compile_kernel(
         raise PtxError("PTX-0390", f"code generation failed: {error}", Where(kernel=kernel)) from error
     metadata = image_metadata(plan.kernel, kernel, linked)
     return CompiledImage(pack_image(metadata, linked.blob), metadata, source, compiled.ir, compiled.assembly)
+
+
+def compile_plain(
+    module: Module, kernel: str, code: CodeOptions, *, want_ir: bool = False, want_assembly: bool = False
+) -> CompiledImage:
+    """The same by way of the plain leg, always at LLVM's level 0."""
+    try:
+        program, source = plain_text(module, kernel, function_attributes(code))
+    except PtxError as error:
+        raise naming_kernel(error, kernel) from error
+    try:
+        compiled = compile_object(source, replace(code, opt_level=0), want_ir=want_ir, want_assembly=want_assembly)
+        linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)
+    except (CodeGenerationError, LinkError) as error:
+        raise PtxError("PTX-0390", f"code generation failed: {error}", Where(kernel=kernel)) from error
+    metadata = plain_metadata(program, linked)
+    return CompiledImage(pack_image(metadata, linked.blob), metadata, source, compiled.ir, compiled.assembly)
+
+
+def naming_kernel(error: PtxError, kernel: str) -> PtxError:
+    """The error, with the kernel's name if it has none."""
+    where = error.where or Where()
+    if where.kernel:
+        return error
+    return PtxError(error.code, error.message, Where(**{**where_fields(where), "kernel": kernel}), hint=error.hint)
 
 
 def warm_up() -> None:
@@ -166,7 +189,7 @@ def where_fields(where: Where) -> dict[str, Any]:
 
 def image_metadata(plan: KernelPlan, kernel: str, linked: Any) -> dict[str, Any]:
     counts = plan.counts
-    mode = "plain" if plan.options.plain else "scan" if plan.spin_loops or plan.forest.irreducible else "regions"
+    mode = "scan" if plan.spin_loops or plan.forest.irreducible else "regions"
     return {
         "name": kernel,
         "blocks": linked.symbols["blocks"],

@@ -14,7 +14,7 @@ class CompileOptions:
     `block_shape`: block size (x, y, z) the image is specialised on, None for any. `max_index`: upper bound of
     grid * block in each dimension that index proofs may assume (the runtime checks it at launch).
     `affine`: use value shapes; off, every value that differs between lanes is a plain vector and nothing is assumed about
-    indices. `plain`: the slow truthful mode: one masked scan over the blocks, no shapes, no unmasked version.
+    indices. `plain`: by way of the plain leg (`lower/plain`), for which the other choices mean nothing.
     `optimization`: 0 is the fast tier, 2 the optimised one; the LLVM text is the same. `processor`: LLVM CPU name, empty for the host. `exact_nan`: NaN results as NVIDIA's.
     """
 

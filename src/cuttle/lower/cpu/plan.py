@@ -104,11 +104,7 @@ class KernelPlan:
         self.position = {block: index for index, block in enumerate(self.order)}
         self.infer(timeless=self.lanes_part)
         self.liveness = find_liveness(graph)
-        self.has_full = (
-            self.is_entry
-            and not self.options.plain
-            and (self.options.block_threads is None or self.options.block_threads >= LANES)
-        )
+        self.has_full = self.is_entry and (self.options.block_threads is None or self.options.block_threads >= LANES)
         self.used = {value for block in graph.blocks for phi in block.phis for value in phi.incoming.values()}
         self.used.update(value for block in graph.blocks for node in block.nodes for value in node.used_values())
         self.used.update(value for block in graph.blocks if (value := terminator_value(block.terminator)) is not None)
@@ -130,7 +126,7 @@ class KernelPlan:
             self.layout_local_bytes,
             self.is_entry,
         )
-        enabled = self.options.affine and not self.options.plain
+        enabled = self.options.affine
         self.shapes = infer_shapes(self.graph, self.forest, facts, enabled=enabled, timeless=timeless)
 
     def lanes_leave_apart(self, loop: int) -> bool:
@@ -157,7 +153,7 @@ class KernelPlan:
     @property
     def blends(self) -> bool:
         """Whether masked definitions must keep the values of lanes that are elsewhere in time."""
-        return self.lanes_part or bool(self.forest.irreducible) or self.options.plain
+        return self.lanes_part or bool(self.forest.irreducible)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 

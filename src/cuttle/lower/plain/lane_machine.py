@@ -1,0 +1,280 @@
+"""The `Machine` of one lane: every value is a scalar.
+
+Code is emitted into the body of `void @step<n>(ptr %block, i32 %warp, i32 %lane, ptr %state)`, where `%state` is the lane's
+record of the scheduler, `%thread` its number in the block, `%mine` its local memory, `%base` where its activation begins in
+it, `%me` the activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cuttle.abi import wire_layout as wire
+from cuttle.lower.cpu.atomics import scalar_atomic
+from cuttle.lower.emit import Value
+from cuttle.lower.ops.dispatch import refusal
+from cuttle.lower.plain.places import AXES, Place, Structures
+from cuttle.lower.plain.program import CARRY, Activation, Program
+from cuttle.ptx.ir import TYPE_BITS, Instruction
+
+SHARED_WINDOW_BYTES = 256 << 10
+SERVICE_INDEX = {name: index for index, name in enumerate(wire.SERVICES)}
+LANE_MASKS = {"eq": (1, 0), "le": (2, -1), "lt": (1, -1), "ge": (1, -1), "gt": (2, -1)}
+# A cluster of one block: what a launch without cluster dimensions has.
+CONSTANT_REGISTERS = {
+    "WARP_SZ": 32, "%nwarpid": 32, "%nsmid": 1, "%smid": 0, "%is_explicit_cluster": 0, "%cluster_ctarank": 0,
+    "%cluster_nctarank": 1, "%cluster_ctaid.x": 0, "%cluster_ctaid.y": 0, "%cluster_ctaid.z": 0,
+    "%cluster_nctaid.x": 1, "%cluster_nctaid.y": 1, "%cluster_nctaid.z": 1,
+    "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0, "%reserved_smem_offset_cap": 0,
+    "%reserved_smem_offset_0": 0, "%reserved_smem_offset_1": 0, "%current_graph_exec": 0,
+}  # fmt: skip
+
+
+class LaneMachine(Structures):
+    """See `lower/machine.py` for what each method means."""
+
+    def __init__(self, program: Program, activation: Activation) -> None:
+        super().__init__(program, activation)
+        self.instruction: Instruction | None = None
+        self.barrier_request: tuple[str, Value, Value | None, Value | None] | None = None
+        self.barrier_result: Value | None = None
+        self.allocas: list[str] = []
+
+    # -- registers ---------------------------------------------------------------------------------------------------
+
+    def register_bits(self, name: str) -> int:
+        return 1 if name == CARRY else TYPE_BITS[self.activation.function.registers[name]]
+
+    def read_register(self, name: str) -> Value:
+        bits = self.register_bits(name)
+        value = self.read(Value("ptr", "%me"), f"i{max(bits, 8)}", self.activation.registers[name])
+        return self.emitter.resize(value, bits)
+
+    def write_register(self, name: str, value: Value) -> None:
+        wide = self.emitter.resize(value, max(value.bits, 8))
+        place = self.offset(Value("ptr", "%me"), self.activation.registers[name])
+        self.emitter.line(f"store {wide.typed}, {place.typed}, align 1")
+
+    def set_word(self, at: int, value: Value) -> None:
+        """Writes a member of the lane's record (lane_record.py)."""
+        self.emitter.line(f"store {value.typed}, {self.offset(Value('ptr', '%state'), at).typed}")
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def as_place(self, address: Any) -> Place:
+        return address if isinstance(address, Place) else Place(self.emitter.resize(address, 64, signed=True))
+
+    def pointer(self, space: str, address: Any, offset: int = 0) -> Value:
+        place = self.as_place(address)
+        space = self.space_of(place, space)
+        bases = {"shared": self.shared_memory, "local": lambda: Value("ptr", "%mine"), "param": self.parameters}
+        if space in bases:
+            pointer = self.offset(bases[space](), place.value)
+        else:
+            pointer = self.emitter.emit("ptr", 1, f"inttoptr {place.value.typed} to ptr")
+        return self.offset(pointer, offset)
+
+    def advance(self, address: Any, offset: int | Value) -> Place:
+        place = self.as_place(address)
+        amount = self.emitter.const("i64", offset) if isinstance(offset, int) else offset
+        return Place(self.emitter.add(place.value, amount), place.space)
+
+    def only_where(self, where: Value, work: Any) -> None:
+        """Code that is skipped where the condition does not hold."""
+        inside, after = self.label("where"), self.label("after")
+        self.emitter.line(f"br {where.typed}, label %{inside}, label %{after}")
+        self.mark(inside)
+        work()
+        self.emitter.line(f"br label %{after}")
+        self.mark(after)
+
+    def allocate(self, llvm_type: str) -> str:
+        name = f"%slot{len(self.allocas)}"
+        self.allocas.append(f"  {name} = alloca {llvm_type}, align 16")
+        return name
+
+    def load(
+        self, space: str, bits: int, count: int, address: Any, *, ordering: str = "weak", read_only: bool = False,
+        where: Value | None = None
+    ) -> list[Value]:  # fmt: skip
+        element = f"i{bits}"
+        if where is not None:
+            slots = [Value("ptr", self.allocate(element)) for _ in range(count)]
+            for slot in slots:
+                self.emitter.line(f"store {element} 0, {slot.typed}")
+
+            def work() -> None:
+                for slot, value in zip(slots, self.load(space, bits, count, address), strict=True):
+                    self.emitter.line(f"store {value.typed}, {slot.typed}")
+
+            self.only_where(where, work)
+            return [self.read(slot, element) for slot in slots]
+        return [
+            self.emitter.emit(
+                element, 1, f"load volatile {element}, {self.pointer(space, address, i * bits // 8).typed}, align 1"
+            )
+            for i in range(count)
+        ]
+
+    def store(
+        self, space: str, bits: int, address: Any, values: Sequence[Value], *, ordering: str = "weak",
+        where: Value | None = None
+    ) -> None:  # fmt: skip
+        if where is not None:
+            self.only_where(where, lambda: self.store(space, bits, address, values, ordering=ordering))
+            return
+        for index, value in enumerate(values):
+            content = self.emitter.as_bits(value)
+            pointer = self.pointer(space, address, index * bits // 8)
+            self.emitter.line(f"store volatile {content.typed}, {pointer.typed}, align 1")
+
+    def atomic(
+        self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
+        want_result: bool, ordering: str, scope: str
+    ) -> Value | None:  # fmt: skip
+        return scalar_atomic(
+            self.emitter, operation, type_name, self.pointer(space, address),
+            [self.emitter.as_bits(operand) for operand in operands], plain=False, ordering="acq_rel",
+            label=self.label, allocate=self.allocate,
+        )  # fmt: skip
+
+    def fence(self, scope: str, semantics: str) -> None:
+        self.emitter.line("fence seq_cst")
+
+    # -- registers that are not the program's --------------------------------------------------------------------------
+
+    def special_register(self, name: str) -> Value:
+        e = self.emitter
+        base, _, axis_name = name.partition(".")
+        if name in CONSTANT_REGISTERS:
+            kind = "i1" if name == "%is_explicit_cluster" else "i64" if name == "%current_graph_exec" else "i32"
+            return e.const(kind, CONSTANT_REGISTERS[name])
+        if axis_name in AXES:
+            axis = AXES.index(axis_name)
+            sizes = [self.launch_word(wire.KERNEL_LAUNCH_BLOCK_AT + 4 * each) for each in range(3)]
+            if base == "%tid":
+                left = Value("i32", "%thread")
+                for size in sizes[:axis]:
+                    left = e.binary("udiv", left, size)
+                return e.binary("urem", left, sizes[axis])
+            if base == "%ntid":
+                return sizes[axis]
+            if base in ("%ctaid", "%clusterid"):
+                return self.block_word(wire.KERNEL_BLOCK_CTAID_AT + 4 * axis)
+            if base in ("%nctaid", "%nclusterid"):
+                return self.launch_word(wire.KERNEL_LAUNCH_GRID_AT + 4 * axis)
+        if name == "%laneid":
+            return Value("i32", "%lane")
+        if name == "%warpid":
+            return Value("i32", "%warp")
+        if name.startswith("%lanemask_"):
+            return self.lane_mask(name[-2:])
+        if name in ("%clock", "%clock_hi", "%clock64"):
+            e.declare("@llvm.readcyclecounter", "declare i64 @llvm.readcyclecounter()")
+            return self.part_of(e.emit("i64", 1, "call i64 @llvm.readcyclecounter()"), name, "%clock64")
+        if name.startswith("%globaltimer"):
+            time = self.service("globaltimer", [], 64)
+            assert time is not None
+            return self.part_of(time, name, "%globaltimer")
+        if name == "%gridid":
+            return self.launch_word(wire.KERNEL_LAUNCH_GRID_ID_AT, "i64")
+        dynamic = self.launch_word(wire.KERNEL_LAUNCH_DYNAMIC_SHARED_BYTES_AT)
+        if name == "%dynamic_smem_size":
+            return dynamic
+        if name in ("%total_smem_size", "%aggr_smem_size"):
+            return e.add(self.launch_word(wire.KERNEL_LAUNCH_STATIC_SHARED_BYTES_AT), dynamic)
+        if name in ("%envreg1", "%envreg2"):
+            # Where cooperative groups find the memory of the grid that its barrier counts in.
+            workspace = self.launch_word(wire.KERNEL_LAUNCH_WORKSPACE_AT, "i64")
+            return self.part_of(workspace, "_hi" if name == "%envreg1" else "_lo", "")
+        if name.startswith(("%envreg", "%pm")):
+            return e.const("i64" if name.endswith("_64") else "i32", 0)
+        self.refuse(f"special register {name} is not supported")
+        raise AssertionError
+
+    def lane_mask(self, kind: str) -> Value:
+        e = self.emitter
+        one, minus = LANE_MASKS[kind]
+        bit = e.cast("trunc", e.shl(e.const("i64", one), e.cast("zext", Value("i32", "%lane"), "i64")), "i32")
+        mask = e.add(bit, e.const("i32", minus))
+        return e.not_(mask) if kind in ("ge", "gt") else mask
+
+    def part_of(self, wide: Value, name: str, whole: str) -> Value:
+        if name == whole:
+            return wide
+        part = self.emitter.lshr(wide, self.emitter.const("i64", 32)) if name.endswith("_hi") else wide
+        return self.emitter.cast("trunc", part, "i32")
+
+    # -- other lanes -------------------------------------------------------------------------------------------------
+
+    def lane_index(self) -> Value:
+        return Value("i32", "%lane")
+
+    def shuffle(self, value: Value, source_lane: Value) -> Value:
+        return self.alone()
+
+    def ballot(self, predicate: Value) -> Value:
+        return self.alone()
+
+    def active_mask(self) -> Value:
+        return self.alone()
+
+    def lane_of(self, value: Value, lane: Value) -> Value:
+        return self.alone()
+
+    def warp_sync(self, member_mask: Value) -> None:
+        self.alone()
+
+    def alone(self) -> Value:
+        """Rows whose ops need other lanes have the effect `cross`, and get the other machine."""
+        raise AssertionError(f"{self.instruction} needs other lanes: its row must say so")
+
+    # -- barriers, services, addresses -------------------------------------------------------------------------------
+
+    def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
+        """Notes the request; when the barrier is passed the op is applied again, with `barrier_result` (i32)."""
+        self.barrier_request = (kind, barrier, threads, predicate)
+        if not kind.startswith("red"):
+            return None
+        result = self.barrier_result or self.emitter.const("i32", 0)
+        return result if kind == "red.popc" else self.emitter.icmp("ne", result, self.emitter.const("i32", 0))
+
+    def service(self, name: str, arguments: Sequence[Value], result_bits: int = 0) -> Value | None:
+        e = self.emitter
+        table = self.launch_word(wire.KERNEL_LAUNCH_SERVICES_AT, "ptr")
+        function = self.read(table, "ptr", 8 * SERVICE_INDEX[name])
+        wide = [e.resize(argument, 64).typed for argument in arguments]
+        wide += ["i64 0"] * (4 - len(wide))
+        result = e.emit("i64", 1, f"call i64 {function.text}(ptr %block, i32 %thread, {', '.join(wide)})")
+        return e.resize(result, result_bits) if result_bits else None
+
+    def window(self, space: str) -> Value:
+        """Where a space begins in generic addressing."""
+        pointer = {"shared": self.shared_memory, "local": lambda: Value("ptr", "%mine"), "param": self.parameters}[
+            space
+        ]()
+        return self.emitter.emit("i64", 1, f"ptrtoint {pointer.typed} to i64")
+
+    def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
+        e = self.emitter
+        if space == "param" and not self.activation.function.is_entry:
+            space = "local"
+        if space not in ("shared", "local", "param"):
+            return address
+        wide, base = e.resize(address, 64, signed=True), self.window(space)
+        return e.resize(e.add(wide, base) if to_generic else e.sub(wide, base), address.bits)
+
+    def is_space(self, space: str, address: Value) -> Value:
+        e = self.emitter
+        if space in ("const", "param"):
+            return e.const("i1", 0)
+        if space == "shared":
+            return e.icmp("ult", e.sub(address, self.window("shared")), e.const("i64", SHARED_WINDOW_BYTES))
+        if space == "local":
+            return e.icmp("ult", e.sub(address, self.window("local")), e.const("i64", self.program.local_bytes))
+        return e.not_(e.or_(self.is_space("local", address), self.is_space("shared", address)))
+
+    def refuse(self, reason: str, code: str = "PTX-0304") -> None:
+        assert self.instruction is not None
+        raise refusal(self.instruction, reason, code)
