@@ -2,7 +2,7 @@
 
 Function handles: what a function's address looks like to device code. `mov.u64 %rd, function` and initialisers of
 variables hold FUNCTION_HANDLE_BASE | index, where index is the position of the function's name in the sorted list of
-all address-taken functions of the linked module (`lower/passes/address_taken.py`). The runtime writes handles when it
+all address-taken functions of the linked module (`ptx/address_taken.py`). The runtime writes handles when it
 initialises variables; an indirect call in generated code dispatches on the index. The value is no address of the arena,
 so a stray data access through a handle faults.
 """

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, SERVICES, aligned_end, fits, function_symbol
+from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
+from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, fits, function_symbol
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand, ValueRef
 from cuttle.ptx.ir import Function, Immediate, Prototype
@@ -22,7 +23,7 @@ def emit_call(nodes: NodeWriter, node: Node) -> None:
     assert node.call is not None
     writer = nodes.writer
     name = node.call.callee
-    if name not in SERVICES:
+    if name not in DRIVER_FUNCTIONS:
         emit_function_call(nodes, node)
         return
     e = nodes.emitter
@@ -30,7 +31,7 @@ def emit_call(nodes: NodeWriter, node: Node) -> None:
         text = e.resize(nodes.value(node.operands[0], "b64"), 64)
         result: Value | None = writer.machine.services.printf(text, printf_arguments(nodes, node.operands[1]))
     else:
-        service, bits = SERVICES[name]
+        service, bits = DRIVER_FUNCTIONS[name]
         arguments = [e.resize(nodes.value(operand, "b64"), 64) for operand in node.operands][:4]
         result = writer.machine.service(service, arguments, bits)
     for value in node.results:

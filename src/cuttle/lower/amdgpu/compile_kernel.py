@@ -30,9 +30,9 @@ from cuttle.lower.cpu.calls import formal_offsets
 from cuttle.lower.cpu.compile_kernel import called_by_name, called_functions, where_fields
 from cuttle.lower.cpu.compile_object import CodeGenerationError
 from cuttle.lower.cpu.layout import DYNAMIC_ALIGN, MemoryLayout, lay_out
-from cuttle.lower.passes.address_taken import address_taken
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
+from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Module
 
 LARGE_TEXT = 2_000_000
