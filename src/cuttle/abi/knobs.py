@@ -120,6 +120,14 @@ PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: kernels take the plain leg, a se
 EXACT_NAN = Knob("CUTTLE_EXACT_NAN", "switch", "1", "0: NaN results may have other bits than NVIDIA's")
 SPECIALISE = Knob("CUTTLE_SPECIALISE", "switch", "1", "0: kernels are compiled for any block shape, once")
 EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one beside the client library")
+DEVICE = Knob(
+    "CUTTLE_DEVICE", "choice", "cpu", "device to run on; rdna: an emulated AMD GPU (needs NumPy: `pip install cuttle[rdna]`)",
+    ("cpu", "rdna:gfx1100", "rdna:gfx1200"),
+)  # fmt: skip
+RDNA_SCHEDULE = Knob(
+    "CUTTLE_RDNA_SCHEDULE", "text", "lockstep", "order of waves on an emulated GPU: lockstep, serial, reverse or random:SEED"
+)
+RDNA_CHECK_WAITS = Knob("CUTTLE_RDNA_CHECK_WAITS", "switch", "0", "1: emulated GPUs report missing waits for memory")
 TRACE = Knob("CUTTLE_TRACE", "switch", "0", "1: say on stderr what the program asks for that is not supported")
 PRINTF_FIFO = Knob(
     "CUTTLE_PRINTF_FIFO", "bytes", "8m", "room for device printf between two synchronisations, at most 8m"
@@ -130,5 +138,5 @@ LAUNCH_BLOCKING = Knob(
 
 KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, DRIVER_VERSION, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
-    TIERS, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
+    TIERS, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, DEVICE, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip

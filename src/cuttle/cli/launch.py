@@ -14,7 +14,7 @@ from cuttle.cli import environment
 
 FAILED, NOT_RUNNABLE, NOT_FOUND = 125, 126, 127
 
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "rdna:gfx1100", "rdna:gfx1200")
 
 FLAGS = {"--prefer-ours": "prefer-ours", "--trace": "CUTTLE_TRACE"}
 
@@ -35,7 +35,7 @@ Usage: cuttle run [OPTIONS] [--] PROGRAM [ARGUMENTS]...
   output, exit code and signals are passed through untouched.
 
 Options:
-  --device NAME               device to run on: cpu, the only one in this version
+  --device NAME               device to run on: cpu; rdna:gfx1100, rdna:gfx1200 (emulated AMD GPUs, slow)
   --threads N                 threads that run kernels (default: all cores)
   --memory SIZE               memory of the device, such as 4G (default: a part of the machine's)
   --compute-capability X.Y    what the device says it is (default: 8.0)
@@ -109,6 +109,8 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             settings[KNOB_OPTIONS[name]] = checked(name, value)
         elif value not in DEVICES:
             raise Refusal(FAILED, "CLI-0104", f"there is no device {value}", f"Devices: {', '.join(DEVICES)}.")
+        else:
+            settings["CUTTLE_DEVICE"] = value
     command = arguments[position:]
     if not command:
         raise Refusal(FAILED, "CLI-0103", "no program was named", "Try `cuttle run -- ./program`, or `cuttle demo`.")

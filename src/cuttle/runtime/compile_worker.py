@@ -87,15 +87,28 @@ class Compiler:
 
     def compile(self, digest: str, kernel: str, options: dict[str, Any]) -> bytes:
         """The image file of a kernel. Raises CuttleError."""
-        from cuttle.lower.cpu.compile_kernel import compile_kernel
-        from cuttle.lower.cpu.options import CompileOptions
-
         module = self._module(digest, kernel)
         refuse_stub(module, kernel)
         shape = options.pop("block_shape")
-        chosen = CompileOptions(block_shape=None if shape is None else tuple(shape), **options)
-        image: bytes = compile_kernel(module, kernel, chosen).file_bytes
-        return image
+        options["block_shape"] = None if shape is None else tuple(shape)
+        return compile_amdgpu(module, kernel, options) if "target" in options else compile_cpu(module, kernel, options)
+
+
+def compile_cpu(module: Module, kernel: str, options: dict[str, Any]) -> bytes:
+    from cuttle.lower.cpu.compile_kernel import compile_kernel
+    from cuttle.lower.cpu.options import CompileOptions
+
+    image: bytes = compile_kernel(module, kernel, CompileOptions(**options)).file_bytes
+    return image
+
+
+def compile_amdgpu(module: Module, kernel: str, options: dict[str, Any]) -> bytes:
+    from cuttle.lower.amdgpu.compile_kernel import compile_kernel
+    from cuttle.lower.amdgpu.options import AmdgpuOptions
+    from cuttle.lower.cpu.image_file import pack_image
+
+    compiled = compile_kernel(module, kernel, AmdgpuOptions(**options))
+    return pack_image(compiled.metadata, compiled.code_object)
 
 
 def called_by_name(function: Function, index: ModuleIndex) -> list[str] | None:

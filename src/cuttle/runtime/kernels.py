@@ -122,6 +122,11 @@ class KernelStore:
         if self._options["plain"]:
             # One image for any block shape and size, and nothing to optimise.
             self._tiers, self._specialise = "fast", False
+        chosen = knobs.DEVICE.choice()
+        if chosen != "cpu":
+            # One tier, and no choices of the CPU's code.
+            self._options = {"target": chosen.partition(":")[2], "exact_nan": knobs.EXACT_NAN.switch()}
+            self._tiers = "optimised"
 
     # Kernels
 
@@ -239,7 +244,7 @@ class KernelStore:
 
     def _compile_options(self, image: Image, tier: int) -> dict[str, Any]:
         options = {**self._options, "optimization": tier, "block_shape": image.shape}
-        if not image.small:
+        if not image.small and "affine" in options:
             # No proof holds when an index may pass 2^31: such launches are rare and take the slow way.
             options["affine"] = False
         return options

@@ -32,6 +32,7 @@ _MAJOR, _MINOR = 75, 76
 _SHARED_OPTIN, _SHARED_PER_MULTIPROCESSOR = 97, 81
 _THREADS_PER_MULTIPROCESSOR = 39
 _CLUSTER_LAUNCH = 120
+_LDS_BYTES = 65536  # what a group has on an AMD GPU
 
 # Shared memory per block that a kernel may ask for, by compute capability (CUDA C++ Programming Guide, table of technical
 # specifications); one block's 1 KiB of reserve is the difference to what a multiprocessor has.
@@ -52,6 +53,14 @@ def attribute_values(workers: int, capability: tuple[int, int]) -> dict[int, int
     return values
 
 
+def device_class(name: str) -> type[CpuDevice]:
+    """The device that CUTTLE_DEVICE names. Other devices are imported only when they are asked for."""
+    if name == "cpu":
+        return CpuDevice
+    found: type[CpuDevice] = import_module("cuttle.device.rdna.device").RdnaDevice
+    return found
+
+
 def _write_control(shared: SharedMemory, session: Session, attributes: dict[int, int]) -> None:
     control = shared.control
     workers, capability = session.worker_count, session.capability
@@ -62,7 +71,11 @@ def _write_control(shared: SharedMemory, session: Session, attributes: dict[int,
     # The same on every start: programs compare it, and the CUDA runtime hashes it.
     uuid = b"Cuttle CPU dev 0"
     control.bytes[wire.CONTROL_UUID_AT : wire.CONTROL_UUID_AT + 16] = uuid
-    name = f"Cuttle CPU ({workers} thread{'s' * (workers > 1)})".encode()
+    chosen = knobs.DEVICE.choice()
+    if chosen == "cpu":
+        name = f"Cuttle CPU ({workers} thread{'s' * (workers > 1)})".encode()
+    else:
+        name = f"Cuttle emulated AMD {chosen.partition(':')[2]}".encode()
     control.bytes[wire.CONTROL_DEVICE_NAME_AT : wire.CONTROL_DEVICE_NAME_AT + len(name)] = name
     control.u32[wire.CONTROL_COMPUTE_MAJOR_AT // 4], control.u32[wire.CONTROL_COMPUTE_MINOR_AT // 4] = capability
     for number, value in attributes.items():
@@ -154,23 +167,26 @@ def main(arguments: list[str]) -> int:
         knobs.DRIVER_VERSION.version()  # the client reads it, and says nothing about a bad value
         budget = choose_budget(knobs.MEMORY.whole())
         timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
+        make_device = device_class(knobs.DEVICE.choice())
     except knobs.KnobError as error:
         return _refuse(shared, socket, results.INVALID_VALUE, str(error))
     try:
         try:
             budget = _open_arena(shared, budget)
-            device = CpuDevice(shared, workers, timeout_ms)
+            device = make_device(shared, workers, timeout_ms)
         except OSError as error:
             if error.errno != EFBIG:
                 raise
             before = allow_large_files()
             budget = _open_arena(shared, budget)
-            device = CpuDevice(shared, workers, timeout_ms)
+            device = make_device(shared, workers, timeout_ms)
             allow_large_files(before)
     except OSError as error:
         reason = f"device memory cannot be made: {error.strerror}\n  hint: look at `ulimit -a`: limits on file size and memory"
         return _refuse(shared, socket, results.OUT_OF_MEMORY, reason)
     attributes = attribute_values(workers, capability)
+    if make_device is not CpuDevice:
+        attributes[_SHARED_OPTIN] = attributes[_SHARED_PER_MULTIPROCESSOR] = _LDS_BYTES
     session = Session(shared, device, budget, capability, workers, attributes[_SHARED_OPTIN])
     # The libraries are above the runtime in the house: they are found by name.
     table = import_module("cuttle.libs.cuda.requests")

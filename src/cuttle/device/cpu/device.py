@@ -65,7 +65,6 @@ class CpuDevice:
         self._shared = shared
         self._workers = workers
         self._timeout_ms = timeout_ms
-        self._executor = find_executor()
         self._process = 0
         self._socket = -1
         self._next_image = 0
@@ -95,12 +94,13 @@ class CpuDevice:
         actions: list[tuple[int, int, int]] = [
             (os.POSIX_SPAWN_DUP2, source, first + number) for number, source in enumerate(sources)
         ]
-        arguments = [self._executor, *(str(first + number) for number in range(len(sources)))]
+        command = self.executor_command()
+        arguments = [*command, *(str(first + number) for number in range(len(sources)))]
         try:
-            self._process = os.posix_spawn(self._executor, arguments, os.environ, file_actions=actions)
+            self._process = os.posix_spawn(command[0], arguments, os.environ, file_actions=actions)
         except OSError as error:
             ours.close()
-            raise DeviceLost(f"cannot start {self._executor}: {error.strerror}") from None
+            raise DeviceLost(f"cannot start {command[0]}: {error.strerror}") from None
         finally:
             theirs.close()
         self._socket = ours.detach()
@@ -108,6 +108,10 @@ class CpuDevice:
         status = self._shared.status.u32
         status[wire.STATUS_EXECUTOR_PID_AT // 4] = self._process
         status[wire.STATUS_EXECUTOR_EPOCH_AT // 4] += 1
+
+    def executor_command(self) -> list[str]:
+        """The program that runs jobs; the numbers of the shared descriptors are added to its arguments."""
+        return [find_executor()]
 
     def _write_page(self) -> None:
         self._bytes[: wire.JOBS_SIZE] = bytes(wire.JOBS_SIZE)

@@ -191,8 +191,8 @@ def _contents(code: CodeObject, address: int, size: int) -> bytes:
     raise CodeObjectError(f"{address:#x} is in no segment")
 
 
-def place(code: CodeObject, memory: Memory) -> int:
-    """Puts the image into memory and relocates it; returns the address that is added to its addresses."""
+def place(code: CodeObject, memory: Memory) -> tuple[int, list[int]]:
+    """Puts the image into memory and relocates it; returns what is added to its addresses, and where the segments lie."""
     end = max(start + size for start, size, _, _ in code.segments)
     base = memory.reserve(end + 16)
     images: list[tuple[int, Any, bool]] = []
@@ -214,4 +214,4 @@ def place(code: CodeObject, memory: Memory) -> int:
             memory.map(base + low, image, writable=writable)
     except ValueError as error:
         raise CodeObjectError(f"segments that overlap: {error}") from None
-    return base
+    return base, [base + low for low, _, _ in images]

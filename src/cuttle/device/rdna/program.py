@@ -26,6 +26,7 @@ Array = NDArray[Any]
 LDS_LIMIT = 65536
 GROUP_LIMIT = 1024
 _BATCH_WAVES = 512
+_SLICE = 1 << 14  # instructions between looks at `interrupted`
 _BATCH_BYTES = 256 << 20
 _TTMP7, _TTMP8, _TTMP9 = 115, 116, 117
 POISON = 0xBADBADBADBADBAD0  # hidden arguments that nobody supplied: an address that faults
@@ -64,9 +65,15 @@ class Program:
     def __init__(self, code: CodeObject, memory: Memory) -> None:
         self.code = code
         self.memory = memory
-        self.base = place(code, memory)
+        self.base, self._segments = place(code, memory)
         self._decoder = Decoder(code.family)
         self._steps: dict[tuple[int, bool], _Step] = {}
+
+    def unload(self) -> None:
+        """Takes the image out of memory."""
+        for address in self._segments:
+            self.memory.unmap(address)
+        self._steps.clear()
 
     def symbol(self, name: str) -> tuple[int, int]:
         """Address and size of a symbol, KeyError if there is none."""
@@ -273,7 +280,7 @@ class _Machine:
     def _execute(self, view: View, pc: int, stop_at: int, budget: int) -> None:
         """Runs the waves of a view until they part, stop, meet others, or have used their budget."""
         steps, waves, lanes = self._steps, view.waves, view.count * LANES
-        left = min(budget, 1 << 20, self._limit - self._executed)
+        left = min(budget, _SLICE, self._limit - self._executed)
         begin = left
         step = None
         try:

@@ -1,0 +1,18 @@
+"""The emulated AMD GPU as a device: its executor is a Python process that runs code objects (`executor.py`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cuttle.device.cpu.device import CpuDevice
+
+
+class RdnaDevice(CpuDevice):
+    """See `device/base.py` for the contract. Ring, process and faults are the CPU device's; what executes is not."""
+
+    def executor_command(self) -> list[str]:
+        # -S -E would lose the packages of a virtual environment; -c keeps the working folder out of the path.
+        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+        start = f"import sys; sys.path.insert(0, {package!r}); from cuttle.device.rdna.executor import main; main(sys.argv[1:])"
+        return [sys.executable, "-P", "-c", start]
