@@ -15,7 +15,9 @@ from typing import Any
 from cuttle.abi.amdgpu_abi import AMDGPU_OUTPUT, AMDGPU_RECORD, RECORD_ASSERT, RECORD_PRINTF, offset_of
 
 OUTPUT_BYTES = AMDGPU_OUTPUT.bytes
-_CONVERSION = re.compile(rb"%(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<size>[hlLqjzt]*)(?P<letter>.)?", re.S)
+_CONVERSION = re.compile(
+    rb"%(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<size>[hlLqjzt]*)(?P<letter>.)?", re.S
+)
 _INTEGERS, _FLOATS = b"diuoxX", b"eEfFgGaA"
 
 
@@ -76,7 +78,9 @@ def _convert(match: re.Match[bytes], reader: _Arguments, string_at: Callable[[in
         wide, flags = -wide, flags if b"-" in flags else flags + b"-"
     exact = -1 if precision is None else reader.signed() if precision == b"*" else int(precision or b"0")
     letter, size = match["letter"] or b"", match["size"]
-    form = b"%" + flags + (b"%d" % min(wide, 400) if wide >= 0 else b"") + (b".%d" % min(exact, 80) if exact >= 0 else b"")
+    form = (
+        b"%" + flags + (b"%d" % min(wide, 400) if wide >= 0 else b"") + (b".%d" % min(exact, 80) if exact >= 0 else b"")
+    )
     if letter and letter in _INTEGERS:
         if size and b"h" not in size:
             return _print(form + b"ll" + letter, ctypes.c_longlong(reader.take(8)))
@@ -99,7 +103,9 @@ def _padded(text: bytes, width: int, left: bool) -> bytes:
     return text.ljust(width) if left else text.rjust(width) if width > 0 else text
 
 
-def read_records(area: bytes, block: tuple[int, int, int], string_at: Callable[[int], bytes]) -> list[tuple[int, bytes]]:
+def read_records(
+    area: bytes, block: tuple[int, int, int], string_at: Callable[[int], bytes]
+) -> list[tuple[int, bytes]]:
     """(channel, text) of each record of an output area; channel 1 is stdout, 2 stderr. `block` is the launch's block size."""
     texts, at = [], 0
     while at + AMDGPU_RECORD.bytes <= len(area):

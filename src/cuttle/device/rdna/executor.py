@@ -107,7 +107,9 @@ class Executor:
                 if action is not None:
                     action(at)
                 if kind != wire.RECORD_HOST_CALL and sequence and stream < wire.STREAM_SLOTS:
-                    self._status.u64[(wire.STREAMS_AT + stream * wire.STREAM_SIZE + wire.STREAM_COMPLETED_AT) // 8] = sequence
+                    self._status.u64[(wire.STREAMS_AT + stream * wire.STREAM_SIZE + wire.STREAM_COMPLETED_AT) // 8] = (
+                        sequence
+                    )
                     self._wake(wire.STATUS_COMPLETION_WORD_AT)
                 tail += max(slots, 1)
                 u64[tail_at] = tail
@@ -130,7 +132,9 @@ class Executor:
 
     def _wake(self, word_at: int) -> None:
         self._status.u32[word_at // 4] = (self._status.u32[word_at // 4] + 1) & 0xFFFFFFFF
-        self._libc.syscall(_FUTEX, ctypes.c_void_p(self._status_address + word_at), _FUTEX_WAKE, 0x7FFFFFFF, None, None, 0)
+        self._libc.syscall(
+            _FUTEX, ctypes.c_void_p(self._status_address + word_at), _FUTEX_WAKE, 0x7FFFFFFF, None, None, 0
+        )
 
     # -- copies and values -------------------------------------------------------------------------------------------
 
@@ -145,7 +149,9 @@ class Executor:
         self._piece(destination, size, "a memory copy")[:] = self._piece(source, size, "a memory copy").copy()
 
     def _copy_3d(self, at: int) -> None:
-        to, source, width, height, depth, pitch, slice_, source_pitch, source_slice = unpack_from("<9Q", self._jobs.bytes, at + 16)
+        to, source, width, height, depth, pitch, slice_, source_pitch, source_slice = unpack_from(
+            "<9Q", self._jobs.bytes, at + 16
+        )
         for z in range(depth):
             for y in range(height):
                 row = self._piece(source + z * source_slice + y * source_pitch, width, "a memory copy")
@@ -215,7 +221,15 @@ class Executor:
             self._memory.write(self._workspace, bytes(_WORKSPACE_BYTES))
         self._memory.write(self._output, pack("<Q", _OUTPUT_AREA).ljust(OUTPUT_BYTES, b"\0"))
         record = pack(
-            "<8I4Q", *grid, *block, dynamic, flags, self._grid_id, self._workspace if cooperative else 0, self._output, self._heap()
+            "<8I4Q",
+            *grid,
+            *block,
+            dynamic,
+            flags,
+            self._grid_id,
+            self._workspace if cooperative else 0,
+            self._output,
+            self._heap(),
         )
         assert len(record) == AMDGPU_LAUNCH.bytes
         symbols = self._memory.read(image.symbols, 8 * image.symbol_count) if image.symbol_count else b""
@@ -314,7 +328,11 @@ class Executor:
     def write_fault(self, fault: Fault) -> None:
         """Leaves the reason in the jobs page."""
         image = next((number for number, image in self._images.items() if image is self._running), 0xFFFFFFFF)
-        text = fault.text if self._running is None else f"kernel {self._running.name}, block [{fault.block[0]},{fault.block[1]},{fault.block[2]}]: {fault.text}"
+        text = (
+            fault.text
+            if self._running is None
+            else f"kernel {self._running.name}, block [{fault.block[0]},{fault.block[1]},{fault.block[2]}]: {fault.text}"
+        )
         data = text.encode("utf-8", "replace")[:1023] + b"\0"
         self._jobs.bytes[wire.JOBS_FAULT_TEXT_AT : wire.JOBS_FAULT_TEXT_AT + len(data)] = data
         self._jobs.u32[wire.JOBS_FAULT_IMAGE_AT // 4] = image
