@@ -19,7 +19,7 @@ ARENA_BYTES = 256 << 20
 class Machine:
     """Shared memory and a device, as the device process has them."""
 
-    def __init__(self, workers: int = 2, timeout_ms: int = 0) -> None:
+    def __init__(self, workers: int = 2, timeout_ms: int = 0, device_class: type[CpuDevice] = CpuDevice) -> None:
         control, status, arena = (os.memfd_create(name) for name in ("control", "status", "arena"))
         os.ftruncate(control, wire.CONTROL_BYTES)
         os.ftruncate(status, wire.STATUS_BYTES)
@@ -29,7 +29,7 @@ class Machine:
         self.shared.arena_base = wire.ARENA_BASE
         self.shared.open_arena(ARENA_BYTES)
         self.base = wire.ARENA_BASE
-        self.device = CpuDevice(self.shared, workers, timeout_ms)
+        self.device = device_class(self.shared, workers, timeout_ms)
         self.device.set_limits(self.base + (128 << 20), 16 << 20, 1024)
         self.sequence = 0
         self.device.start()
