@@ -1,7 +1,7 @@
 """Every error a user can meet: code, title, explanation, hint. One frozen row each; `cuttle explain CODE` prints it.
 
 Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `PTX-05xx` refused, `CON-xxxx`
-containers (fat binaries, ELF, PE), `API-xxxx` CUDA functions, `CLI-xxxx` commands, `DEV-xxxx` devices,
+containers (fat binaries, ELF, PE), `SWP-xxxx` sweeps, `API-xxxx` CUDA functions, `CLI-xxxx` commands, `DEV-xxxx` devices,
 `STK-xxxx` the AMD stack manager.
 A code never changes its meaning and is never reused.
 """
@@ -297,6 +297,53 @@ ERRORS: tuple[ErrorRow, ...] = (
         "missing wait",
         "An instruction uses a register, or a barrier is reached, before a memory operation was waited for.",
         "The code would be wrong on hardware: report it as a bug of the code generator.",
+    ),
+    # -- sweeps -------------------------------------------------------------------------------------------------
+    ErrorRow(
+        "SWP-0101",
+        "unreadable recording",
+        "The file of recorded results is missing, damaged, or was made for other forms or operands than this version knows.",
+        "Without --golden the recordings that belong to this version are used.",
+    ),
+    ErrorRow(
+        "SWP-0102",
+        "nothing to sweep",
+        "The domain does not exist, or none of its forms matches.",
+        "`cuttle sweep --list` shows domains and forms.",
+    ),
+    ErrorRow(
+        "SWP-0103",
+        "package missing",
+        "This kind of sweep needs a package that is not installed.",
+        "pip install 'cuttle[sweep]' for the domain `reference`, 'cuttle[farm]' for --farm.",
+    ),
+    ErrorRow("SWP-0104", "bad choice", "A shard or a pattern cannot be understood.", "`cuttle sweep --help` shows how."),
+    ErrorRow(
+        "SWP-0105",
+        "device did not start",
+        "The worker that runs the forms found no device, or ended with it.",
+        "`cuttle doctor` looks for the reason.",
+    ),
+    ErrorRow(
+        "SWP-0106", "no cluster", "The Dask scheduler cannot be reached.", "Check the address, or use --farm local."
+    ),
+    ErrorRow(
+        "SWP-0201",
+        "results unusable",
+        "The file of results cannot be used: it is no sweep's, from another version, damaged, or cannot be written.",
+        "Name another file with --results, or start again with --fresh.",
+    ),
+    ErrorRow(
+        "SWP-0202",
+        "results of something else",
+        "Verdicts belong to a device, a version of Cuttle and a set of recordings; those in the file are of another.",
+        "Name another file with --results, or start again with --fresh.",
+    ),
+    ErrorRow(
+        "SWP-0301",
+        "forms differ",
+        "Some forms did not give what their rows promise.",
+        "`cuttle sweep` lists them with the first failing input; please report them.",
     ),
     # -- fallbacks for failures inside Cuttle -------------------------------------------------------------------
     ErrorRow("API-0001", "CUDA call failed", "A CUDA function could not be carried out.", "See the message."),

@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "env": ("cuttle.cli.env", "Print the variables that `run` sets, for shells, Docker and CI"),
     "cache": ("cuttle.cli.cache", "Show, prune or clear the cache of compiled kernels"),
     "compile": ("cuttle.cli.compile", "Show what a PTX file becomes: IR, LLVM, assembly"),
+    "sweep": ("cuttle.cli.sweep", "Hold instructions against what an NVIDIA GPU answers"),
     "explain": ("cuttle.cli.explain", "Explain an error code or a knob"),
 }
 

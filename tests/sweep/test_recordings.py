@@ -1,0 +1,183 @@
+"""Recordings, domains and results files: what is chosen, and what is done with files that are wrong."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from cuttle.errors import SweepError
+from cuttle.sweep import golden
+from cuttle.sweep.domains import DOMAINS, Item, chosen_items, items_of, shard_of
+from cuttle.sweep.exhaustive import BLOCKS, block_bits, exhaustive_forms, operand_bits, recorded_digests
+from cuttle.sweep.forms import Operands, form_of
+from cuttle.sweep.store import APPLICATION_ID, Store
+from cuttle.sweep.verdict import Verdict, outcome_of
+
+
+def code_of(error: pytest.ExceptionInfo[SweepError]) -> str:
+    return error.value.code
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_shards_part_a_domain(domain: str) -> None:
+    everything = list(chosen_items((domain,)))
+    assert everything == items_of(domain) and len(set(everything)) == len(everything)
+    parts = [list(chosen_items((domain,), shard=(number, 3))) for number in (1, 2, 3)]
+    assert sorted(sum(parts, []), key=str) == sorted(everything, key=str)
+
+
+def test_pattern() -> None:
+    names = [item.name for item in chosen_items(("golden", "second"), r"^add\.rn\.f32$")]
+    assert names == ["add.rn.f32"] * 2
+
+
+@pytest.mark.parametrize("text", ["", "0/3", "4/3", "1", "1/0", "-1/2", "a/b"])
+def test_bad_shards(text: str) -> None:
+    with pytest.raises(SweepError) as error:
+        shard_of(text)
+    assert code_of(error) == "SWP-0104"
+
+
+def test_bad_choices() -> None:
+    with pytest.raises(SweepError) as error:
+        list(chosen_items(("golden",), "("))
+    assert code_of(error) == "SWP-0104"
+    with pytest.raises(SweepError) as error:
+        items_of("nothing")
+    assert code_of(error) == "SWP-0102"
+
+
+def test_seeds_differ_and_are_reproducible() -> None:
+    form = form_of("fma.rn.f32")
+    first, second = Operands(1).columns(form), Operands(2).columns(form)
+    assert first == Operands(1).columns(form) and second == Operands(2).columns(form)
+    rows = [set(zip(*columns, strict=True)) for columns in (first, second)]
+    assert len(rows[0] & rows[1]) < 40
+
+
+def test_digests_cover_every_form_that_can_be_swept() -> None:
+    recorded = {item.form.name: len(item.blocks) for item in recorded_digests()}
+    refused = set(golden.load(golden.PTX)[0]["refused"])
+    for form in exhaustive_forms():
+        if form.name not in refused:
+            assert recorded[form.name] == BLOCKS[operand_bits(form)]
+            assert recorded[form.name] << block_bits(form) == 1 << operand_bits(form)
+
+
+def packed(header: object, body: bytes) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return lzma.compress(text + b"\n" + body)
+
+
+FORM = {"form": "not.b32", "count": 512, "bytes": 2048}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no xz file",
+        packed({"forms": [FORM]}, bytes(2048))[:-20],
+        packed(b"{", b""),
+        packed([], b""),
+        packed({}, b""),
+        packed({"forms": [FORM]}, bytes(2047)),
+        packed({"forms": [{**FORM, "bytes": -1}]}, b""),
+        packed({"forms": [{**FORM, "count": "512"}]}, bytes(2048)),
+        packed({"forms": [{**FORM, "count": 4, "bytes": 16}]}, bytes(16)),
+        packed({"forms": ["not.b32"]}, b""),
+        packed({"seed": "x", "forms": []}, b""),
+    ],
+)
+def test_wrong_recordings_are_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "golden_ptx.xz"
+    path.write_bytes(data)
+    with pytest.raises(SweepError) as error:
+        list(golden.records(path))
+    assert code_of(error) == "SWP-0101"
+
+
+def test_missing_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SweepError) as error:
+        list(golden.records(tmp_path / "none.xz"))
+    assert code_of(error) == "SWP-0101"
+
+
+# -- results files ---------------------------------------------------------------------------------------------------
+
+VERDICT = Verdict("golden", "add.s32", "differs", 512, 3, 2.0, "(0x1): 0x2, expected 0x3", "", 0.25)
+WHO = {"device": "a device", "cuttle": "1"}
+
+
+def test_results_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "results.sqlite"
+    store = Store(path, WHO)
+    store.add([VERDICT])
+    store.close()
+    store = Store(path, WHO)
+    assert store.verdicts() == {Item("golden", "add.s32"): VERDICT}
+    store.close()
+    store = Store(path, {**WHO, "device": "another"}, fresh=True)
+    assert store.verdicts() == {}
+    store.close()
+
+
+def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    Store(path, WHO).close()
+    with pytest.raises(SweepError) as error:
+        Store(path, {**WHO, "cuttle": "2"})
+    assert code_of(error) == "SWP-0202"
+
+
+def damaged(path: Path, how: str) -> None:
+    if how == "text":
+        path.write_text("this is no database\n" * 100)
+        return
+    if how == "foreign":
+        base = sqlite3.connect(path)
+        base.execute("CREATE TABLE verdicts (a)")
+        base.commit()
+        base.close()
+        return
+    Store(path, WHO).close()
+    base = sqlite3.connect(path)
+    if how == "version":
+        base.execute("PRAGMA user_version = 7")
+    elif how == "no table":
+        base.execute("DROP TABLE verdicts")
+    elif how == "outcome":
+        base.execute("INSERT INTO verdicts VALUES ('golden', 'x', 'fine', 1, 0, 0, '', '', 0)")
+    elif how == "types":
+        base.execute("INSERT INTO verdicts VALUES ('golden', 'x', 'exact', 'many', 0, 0, x'00', '', 0)")
+    base.commit()
+    base.close()
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize("how", ["text", "foreign", "version", "no table", "outcome", "types", "cut"])
+def test_wrong_results_are_refused(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    damaged(path, how)
+    with pytest.raises(SweepError) as error:
+        Store(path, WHO).verdicts()
+    assert code_of(error) == "SWP-0201"
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    Store(path, WHO).close()
+    assert int.from_bytes(path.read_bytes()[68:72], "big") == APPLICATION_ID
+
+
+@pytest.mark.parametrize(
+    ("differing", "far", "admitted", "outcome"),
+    [(0, 0, 0, "exact"), (3, 1, 0, "differs"), (3, 1, 1, "ulp"), (3, 2, 1, "differs"), (1, -1, 4, "differs")],
+)
+def test_outcome(differing: int, far: float, admitted: float, outcome: str) -> None:
+    assert outcome_of(differing, far, admitted) == outcome
