@@ -97,6 +97,7 @@ REQUESTS: tuple[Request, ...] = (
             "cluster_width",  # required cluster size of the kernel; 0: none
             "cluster_height",
             "cluster_depth",
+            "refused",  # CUresult of launches if it is known already that the kernel cannot be translated; else 0
         ),
         "kernel name, UTF-8, no NUL",
         "{u32 offset, u32 bytes} of each parameter",
@@ -111,7 +112,7 @@ REQUESTS: tuple[Request, ...] = (
         "variable name, UTF-8, no NUL",
         meaning="unknown name: CUDA_ERROR_NOT_FOUND; managed is 1 for `.attribute(.managed)` variables",
     ),
-    Request(15, "KERNEL_PREPARE", ("kernel",), meaning="waits until the kernel is compiled; its error if it cannot be"),
+    Request(15, "KERNEL_PREPARE", ("kernel",), meaning="the kernel's error if it is known that it cannot be compiled"),
     Request(16, "FUNCTION_ATTRIBUTE_SET", ("kernel", "attribute", "value"), meaning="CUfunction_attribute numbers"),
     Request(17, "OCCUPANCY", ("kernel", "block_threads", "dynamic_shared_bytes", "flags"), ("blocks",)),
     Request(18, "LINK_CREATE", JIT_ARGUMENTS, ("link",)),

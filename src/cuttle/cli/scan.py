@@ -18,13 +18,11 @@ RUNNABLE = ("runs", "libraries only")
 
 
 def unsupported_reason(root: str, modifiers: tuple[str, ...]) -> str | None:
-    """Why an instruction is not translated, or None: by the status of its row."""
-    from cuttle.abi.ptx_isa import OPCODES
+    """Why an instruction is not translated, or None."""
+    from cuttle.ptx.refusals import reason_against
 
-    row = OPCODES.get(root)
-    if row is None:
-        return "unknown instruction"
-    return {"todo": "not translated yet", "refuse": "not supported"}.get(row.status)
+    found = reason_against(root, modifiers)
+    return found[1] if found is not None else None
 
 
 def code_text(file: ScanFile, kind: str) -> str:

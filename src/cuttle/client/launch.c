@@ -1,5 +1,6 @@
 /* Kernel launches: the path that has to be short. Parameters are copied at the call: they stand in the caller's frame. */
 #include "launch.h"
+#include "request.h"
 
 #include <string.h>
 
@@ -9,6 +10,8 @@
 
 CUresult launch_check(const function *of, const launch_shape *shape) {
     const uint32_t *grid = shape->grid, *block = shape->block;
+    /* The device process says why on stderr. */
+    if (UNLIKELY(of->refused)) return REQUEST(CUTTLE_REQUEST_KERNEL_PREPARE, NULL, of->id);
     /* Zero wraps around: one comparison per number. */
     if (UNLIKELY(grid[0] - 1 >= MAXIMUM_GRID_X || grid[1] - 1 >= MAXIMUM_GRID_YZ || grid[2] - 1 >= MAXIMUM_GRID_YZ ||
                  block[0] - 1 >= MAXIMUM_BLOCK || block[1] - 1 >= MAXIMUM_BLOCK || block[2] - 1 >= 64)) {

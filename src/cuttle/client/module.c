@@ -272,6 +272,7 @@ static function *make_function(module *of, const char *name, const request *repl
     made->cluster[0] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_WIDTH];
     made->cluster[1] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_HEIGHT];
     made->cluster[2] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_DEPTH];
+    made->refused = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_REFUSED];
     made->preferred_carveout = -1;
     made->owner = of;
     memcpy(made->name, name, length + 1);

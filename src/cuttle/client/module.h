@@ -18,6 +18,7 @@ typedef struct function {
     uint32_t cluster[3];
     int preferred_carveout;
     bool non_portable_cluster;
+    uint32_t refused; /* CUresult of launches if the kernel cannot be translated */
     struct module *owner;
     struct function *next;
     char name[];

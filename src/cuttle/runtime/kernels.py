@@ -80,6 +80,17 @@ class Kernel:
         self.parameters = [(parameter.offset, parameter.size_bytes) for parameter in header.parameters]
         self.parameter_bytes = header.parameter_bytes
         self.directives = header.directives
+        self._refusal: str | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Why no launch can succeed, as far as a look at the kernel's text tells; else empty."""
+        if self._refusal is None:
+            from cuttle.ptx.refusals import refusal_of
+
+            error = refusal_of(self.module.index, self.name)
+            self._refusal = error.render() if error is not None else ""
+        return self._refusal
 
     @property
     def maximum_threads(self) -> int:

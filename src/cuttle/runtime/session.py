@@ -169,6 +169,10 @@ class Session:
         word = wire.STATUS_LAUNCH_ERROR_AT // 4
         if not self.shared.status.u32[word]:
             self.shared.status.u32[word] = result
+        self.say_once(text)
+
+    def say_once(self, text: str) -> None:
+        """Tells the user why a kernel cannot run: once, however often it is launched."""
         if text not in self._refusals:
             self._refusals.add(text)
             say(text)

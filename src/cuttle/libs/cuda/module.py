@@ -81,6 +81,7 @@ def kernel_get(session: Session, module: int, payload: bytes) -> Reply:
         session.capability[0] * 10 + session.capability[1],
         max(STATIC_SHARED_LIMIT - shared, 0),
         *cluster,
+        results.INVALID_PTX if kernel.refusal else 0,
     )
     return Reply(values, layout)
 
@@ -115,9 +116,13 @@ def global_get(session: Session, module: int, payload: bytes) -> tuple[int, int,
 
 def kernel_prepare(session: Session, kernel: int) -> None:
     """Compiling waits for the first launch, whose block shape it needs. Known failures are told."""
-    for image in session.kernels.find(kernel).images.values():
-        if image.error:
-            raise CudaError(results.INVALID_PTX, image.error)
+    found = session.kernels.find(kernel)
+    errors = [found.refusal, *(image.error for image in found.images.values())]
+    error = next((each for each in errors if each), "")
+    if not error:
+        return
+    session.say_once(f"kernel {found.name} cannot run: {error}")
+    raise CudaError(results.INVALID_PTX, error)
 
 
 def function_attribute_set(session: Session, kernel: int, attribute: int, value: int) -> None:
