@@ -14,6 +14,7 @@ import cuttle.device.rdna.memory_operations
 import cuttle.device.rdna.packed
 import cuttle.device.rdna.program_control
 import cuttle.device.rdna.scalar_operations
+import cuttle.device.rdna.vector_bytes
 import cuttle.device.rdna.vector_convert
 import cuttle.device.rdna.vector_float
 import cuttle.device.rdna.vector_integer  # noqa: F401

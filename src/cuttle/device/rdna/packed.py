@@ -13,6 +13,7 @@ from cuttle.device.rdna.decode import LITERAL, VECTOR, Instruction
 from cuttle.device.rdna.errors import IllegalInstruction
 from cuttle.device.rdna.operands import DTYPES, Reader, clamp_unit, constant_bits, scalar_reader
 from cuttle.device.rdna.semantics import Run, special
+from cuttle.device.rdna.vector_bytes import dot_mixed
 from cuttle.device.rdna.vector_float import (
     bfloat_halves,
     halves,
@@ -21,7 +22,7 @@ from cuttle.device.rdna.vector_float import (
     minimum,
     minimum_number,
 )
-from cuttle.device.rdna.vector_integer import dot_mixed, join_halves
+from cuttle.device.rdna.vector_integer import join_halves
 from cuttle.device.rdna.waves import View
 
 Array = NDArray[Any]

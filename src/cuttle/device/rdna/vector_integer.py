@@ -14,14 +14,15 @@ U8, U16, U32, U64 = np.uint8, np.uint16, np.uint32, np.uint64
 I16, I32, I64 = np.int16, np.int32, np.int64
 
 
-def _saturate(value: Array, dtype: Any) -> Array:
+def saturate(value: Array, dtype: Any) -> Array:
+    """Limits 64-bit values to the range of an integer type."""
     limits = np.iinfo(dtype)
     return np.clip(value, limits.min, limits.max).astype(dtype)
 
 
 def saturating(function: Any, dtype: Any) -> Any:
     """The form with clamp: computed in 64 bits, then limited to the result's range."""
-    return lambda *operands: _saturate(function(*(np.asarray(x).astype(I64) for x in operands)), dtype)
+    return lambda *operands: saturate(function(*(np.asarray(x).astype(I64) for x in operands)), dtype)
 
 
 # -- moves and logic ---------------------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ def mad_u24(a: Array, b: Array, c: Array) -> Array:
     return _mad_u24(a, b, c).astype(U32)
 
 
-@vector("v_mad_i32_i24", "i32 = i32 i32 i32", saturating=lambda a, b, c: _saturate(_mad_i24(a, b, c), I32))
+@vector("v_mad_i32_i24", "i32 = i32 i32 i32", saturating=lambda a, b, c: saturate(_mad_i24(a, b, c), I32))
 def mad_i24(a: Array, b: Array, c: Array) -> Array:
     return _mad_i24(a, b, c).astype(I32)
 
@@ -341,7 +342,7 @@ vector("v_mad_i16", "i16 = i16 i16 i16", saturating=saturating(_mad, I16))(_mad)
 @vector(
     "v_mad_u32_u16",
     "u32 = u16 u16 u32",
-    saturating=lambda a, b, c: _saturate(_mad(a.astype(I64), b.astype(I64), c.astype(I64)), U32),
+    saturating=lambda a, b, c: saturate(_mad(a.astype(I64), b.astype(I64), c.astype(I64)), U32),
 )
 def mad_u32_u16(a: Array, b: Array, c: Array) -> Array:
     return a.astype(U32) * b.astype(U32) + c
@@ -350,7 +351,7 @@ def mad_u32_u16(a: Array, b: Array, c: Array) -> Array:
 @vector(
     "v_mad_i32_i16",
     "i32 = i16 i16 i32",
-    saturating=lambda a, b, c: _saturate(_mad(a.astype(I64), b.astype(I64), c.astype(I64)), I32),
+    saturating=lambda a, b, c: saturate(_mad(a.astype(I64), b.astype(I64), c.astype(I64)), I32),
 )
 def mad_i32_i16(a: Array, b: Array, c: Array) -> Array:
     return a.astype(I32) * b.astype(I32) + c
@@ -469,83 +470,7 @@ def cls(x: Array) -> Array:
     return leading_sign_bits(x, 32)
 
 
-# -- bytes -------------------------------------------------------------------------------------------------------------
-
-
-def _byte(x: Array, n: int) -> Array:
-    return (x >> U32(8 * n)) & U32(255)
-
-
-@vector("v_perm_b32", "b32 = b32 b32 b32")
-def permute_bytes(a: Array, b: Array, selector: Array) -> Array:
-    source = a.astype(U64) << U64(32) | b.astype(U64)
-    result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), U32)
-    for n in range(4):
-        choice = _byte(selector, n)
-        picked = ((source >> (np.minimum(choice, U32(7)).astype(U64) * U64(8))) & U64(255)).astype(U32)
-        # 8 to 11: the sign of bytes 1, 3, 5, 7; 12: 0; 13 and more: 255
-        signs = np.where(
-            (source >> ((U64(2) * (np.clip(choice, 8, 11).astype(U64) - U64(8)) + U64(1)) * U64(8) + U64(7))) & U64(1),
-            U32(255),
-            U32(0),
-        )
-        byte = np.where(choice < 8, picked, np.where(choice < 12, signs, np.where(choice == 12, U32(0), U32(255))))
-        result = result | byte.astype(U32) << U32(8 * n)
-    return result
-
-
-def _distance(a: Array, b: Array) -> Array:
-    return np.where(a > b, a - b, b - a)
-
-
-def _sad(a: Array, b: Array, masked: bool) -> Array:
-    total: Any = U32(0)
-    for n in range(4):
-        part = _distance(_byte(a, n), _byte(b, n))
-        total = total + (np.where(_byte(b, n) == 0, U32(0), part) if masked else part)
-    return np.asarray(total)
-
-
-@vector("v_sad_u8", "u32 = u32 u32 u32")
-def sad_u8(a: Array, b: Array, c: Array) -> Array:
-    return _sad(a, b, False) + c
-
-
-@vector("v_sad_hi_u8", "u32 = u32 u32 u32")
-def sad_hi_u8(a: Array, b: Array, c: Array) -> Array:
-    return (_sad(a, b, False) << U32(16)) + c
-
-
-@vector("v_msad_u8", "u32 = u32 u32 u32")
-def msad_u8(a: Array, b: Array, c: Array) -> Array:
-    return _sad(a, b, True) + c
-
-
-@vector("v_sad_u16", "u32 = u32 u32 u32")
-def sad_u16(a: Array, b: Array, c: Array) -> Array:
-    low = _distance(a & U32(0xFFFF), b & U32(0xFFFF))
-    return low + _distance(a >> U32(16), b >> U32(16)) + c
-
-
-@vector("v_sad_u32", "u32 = u32 u32 u32")
-def sad_u32(a: Array, b: Array, c: Array) -> Array:
-    return _distance(a, b) + c
-
-
-@vector("v_lerp_u8", "u32 = u32 u32 u32")
-def lerp_u8(a: Array, b: Array, c: Array) -> Array:
-    result: Any = U32(0)
-    for n in range(4):
-        total = _byte(a, n) + _byte(b, n) + ((c >> U32(8 * n)) & U32(1))
-        result = result | (total >> U32(1)) << U32(8 * n)
-    return np.asarray(result)
-
-
-@vector("v_sat_pk_u8_i16", "b16 = b32")
-def saturate_pack(x: Array) -> Array:
-    low = np.clip(x.astype(U16).view(I16), 0, 255).astype(U16)
-    high = np.clip((x >> U32(16)).astype(U16).view(I16), 0, 255).astype(U16)
-    return low | high << U16(8)
+# -- narrow integers --------------------------------------------------------------------------------------------------
 
 
 @vector("v_cvt_i32_i16", "i32 = i16")
@@ -565,7 +490,7 @@ def pack_u16(a: Array, b: Array) -> Array:
 
 @vector("v_cvt_pk_i16_i32", "b32 = i32 i32")
 def pack_i16(a: Array, b: Array) -> Array:
-    return join_halves(_saturate(a, I16).view(U16), _saturate(b, I16).view(U16))
+    return join_halves(saturate(a, I16).view(U16), saturate(b, I16).view(U16))
 
 
 def join_halves(low: Array, high: Array) -> Array:
@@ -576,43 +501,3 @@ def join_halves(low: Array, high: Array) -> Array:
 @vector("v_pack_b32_f16", "b32 = b16 b16")
 def pack_halves(low: Array, high: Array) -> Array:
     return join_halves(low, high)
-
-
-# -- dot products ------------------------------------------------------------------------------------------------------
-
-
-@vector(
-    "v_dot4_u32_u8",
-    "u32 = u32 u32 u32",
-    saturating=lambda a, b, c: _saturate(_dot(a, b, 8, False, False) + c.astype(I64), U32),
-)
-def dot4_u8(a: Array, b: Array, c: Array) -> Array:
-    return (_dot(a, b, 8, False, False) + c.astype(I64)).astype(U32)
-
-
-@vector(
-    "v_dot8_u32_u4",
-    "u32 = u32 u32 u32",
-    saturating=lambda a, b, c: _saturate(_dot(a, b, 4, False, False) + c.astype(I64), U32),
-)
-def dot8_u4(a: Array, b: Array, c: Array) -> Array:
-    return (_dot(a, b, 4, False, False) + c.astype(I64)).astype(U32)
-
-
-def _dot(a: Array, b: Array, size: int, a_signed: bool, b_signed: bool) -> Array:
-    """The exact sum of the products of the fields of two words (int64)."""
-    total: Any = I64(0)
-    for n in range(32 // size):
-        total = total + _field(a, n, size, a_signed) * _field(b, n, size, b_signed)
-    return np.asarray(total)
-
-
-def _field(x: Array, n: int, size: int, is_signed: bool) -> Array:
-    field = (x.astype(I64) >> I64(n * size)) & I64((1 << size) - 1)
-    return np.where(field >> I64(size - 1), field - I64(1 << size), field) if is_signed else field
-
-
-def dot_mixed(a: Array, b: Array, c: Array, size: int, a_signed: bool, b_signed: bool, clamp: bool) -> Array:
-    """v_dot4_i32_iu8 and v_dot8_i32_iu4: c is int32."""
-    total = _dot(a, b, size, a_signed, b_signed) + c.astype(I64)
-    return _saturate(total, I32) if clamp else total.astype(I32)
