@@ -120,3 +120,43 @@ void diverge(int *steps, int n)
         steps[i] = count;
     }
 }
+
+static float below(float d)
+{
+    float k = 1.0f / (1.0f + 0.2316419f * fabsf(d));
+    float tail = 1.330274429f * k - 1.821255978f;
+    tail = (((tail * k + 1.781477937f) * k - 0.356563782f) * k + 0.319381530f) * k;
+    tail *= 0.39894228f * expf(-0.5f * d * d);
+    return d > 0.0f ? 1.0f - tail : tail;
+}
+
+void black_scholes(const float *price, const float *strike, const float *years, float *call, float *put, int n)
+{
+    const float rate = 0.02f, volatility = 0.3f;
+    for (int i = 0; i < n; i++) {
+        float root = sqrtf(years[i]);
+        float d1 = (logf(price[i] / strike[i]) + (rate + 0.5f * volatility * volatility) * years[i]) / (volatility * root);
+        float first = below(d1), second = below(d1 - volatility * root);
+        float discounted = strike[i] * expf(-rate * years[i]);
+        call[i] = price[i] * first - discounted * second;
+        put[i] = discounted * (1.0f - second) - price[i] * (1.0f - first);
+    }
+}
+
+void softmax(const float *x, float *y, int rows)
+{
+    for (int r = 0; r < rows; r++, x += 1024, y += 1024) {
+        float largest = x[0], sum = 0.0f;
+        for (int i = 1; i < 1024; i++) {
+            largest = fmaxf(largest, x[i]);
+        }
+        for (int i = 0; i < 1024; i++) {
+            y[i] = expf(x[i] - largest);
+            sum += y[i];
+        }
+        float factor = 1.0f / sum;
+        for (int i = 0; i < 1024; i++) {
+            y[i] *= factor;
+        }
+    }
+}

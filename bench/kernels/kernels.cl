@@ -140,3 +140,66 @@ __kernel void diverge(__global int *steps, int n)
     }
     steps[i] = count;
 }
+
+float below(float d)
+{
+    float k = native_divide(1.0f, 1.0f + 0.2316419f * fabs(d));
+    float tail = 1.330274429f * k - 1.821255978f;
+    tail = (((tail * k + 1.781477937f) * k - 0.356563782f) * k + 0.319381530f) * k;
+    tail *= 0.39894228f * native_exp(-0.5f * d * d);
+    return d > 0.0f ? 1.0f - tail : tail;
+}
+
+__kernel void black_scholes(__global const float *price, __global const float *strike, __global const float *years,
+                            __global float *call, __global float *put, int n)
+{
+    const float rate = 0.02f, volatility = 0.3f;
+    int i = get_global_id(0);
+    if (i < n) {
+        float root = native_divide(1.0f, native_rsqrt(years[i]));
+        float d1 = native_divide(native_log(native_divide(price[i], strike[i]))
+                                 + (rate + 0.5f * volatility * volatility) * years[i], volatility * root);
+        float first = below(d1), second = below(d1 - volatility * root);
+        float discounted = strike[i] * native_exp(-rate * years[i]);
+        call[i] = price[i] * first - discounted * second;
+        put[i] = discounted * (1.0f - second) - price[i] * (1.0f - first);
+    }
+}
+
+__kernel void softmax(__global const float *x, __global float *y, int rows)
+{
+    __local float partial[256];
+    int thread = get_local_id(0);
+    __global const float *row = x + get_group_id(0) * 1024;
+    float largest = row[thread];
+    for (int i = 256; i < 1024; i += 256) {
+        largest = fmax(largest, row[thread + i]);
+    }
+    partial[thread] = largest;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_size = 128; half_size > 0; half_size >>= 1) {
+        if (thread < half_size) {
+            partial[thread] = fmax(partial[thread], partial[thread + half_size]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    largest = partial[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float powers[4], sum = 0.0f;
+    for (int i = 0; i < 4; i++) {
+        powers[i] = native_exp(row[thread + 256 * i] - largest);
+        sum += powers[i];
+    }
+    partial[thread] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_size = 128; half_size > 0; half_size >>= 1) {
+        if (thread < half_size) {
+            partial[thread] += partial[thread + half_size];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    float factor = native_divide(1.0f, partial[0]);
+    for (int i = 0; i < 4; i++) {
+        y[get_group_id(0) * 1024 + thread + 256 * i] = powers[i] * factor;
+    }
+}

@@ -1,4 +1,4 @@
-// The nine benchmark kernels, and the counter kernel of the launch benchmarks. kernels.cl holds the same in OpenCL C.
+// The benchmark kernels, and the counter kernel of the launch benchmarks. kernels.cl holds the same in OpenCL C.
 // Sizes and launch shapes: src/cuttle/bench/problems.py.
 
 extern "C" __global__ void saxpy(float a, const float *x, float *y, int n)
@@ -137,6 +137,115 @@ extern "C" __global__ void diverge(int *steps, int n)
         count++;
     }
     steps[i] = count;
+}
+
+// Call and put prices (F. Black and M. Scholes 1973), the normal distribution by Abramowitz and Stegun's 26.2.17; all
+// transcendental functions are the multi-function unit's.
+__device__ float below(float d)
+{
+    float k = __fdividef(1.0f, 1.0f + 0.2316419f * fabsf(d));
+    float tail = 1.330274429f * k - 1.821255978f;
+    tail = (((tail * k + 1.781477937f) * k - 0.356563782f) * k + 0.319381530f) * k;
+    tail *= 0.39894228f * __expf(-0.5f * d * d);
+    return d > 0.0f ? 1.0f - tail : tail;
+}
+
+extern "C" __global__ void black_scholes(const float *price, const float *strike, const float *years, float *call,
+                                         float *put, int n)
+{
+    const float rate = 0.02f, volatility = 0.3f;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        float root = __fdividef(1.0f, rsqrtf(years[i]));
+        float d1 = __fdividef(__logf(__fdividef(price[i], strike[i])) + (rate + 0.5f * volatility * volatility) * years[i],
+                              volatility * root);
+        float first = below(d1), second = below(d1 - volatility * root);
+        float discounted = strike[i] * __expf(-rate * years[i]);
+        call[i] = price[i] * first - discounted * second;
+        put[i] = discounted * (1.0f - second) - price[i] * (1.0f - first);
+    }
+}
+
+// A row of 1,024 per block of 256.
+extern "C" __global__ void softmax(const float *x, float *y, int rows)
+{
+    __shared__ float partial[256];
+    int thread = threadIdx.x;
+    const float *row = x + blockIdx.x * 1024;
+    float largest = row[thread];
+    for (int i = 256; i < 1024; i += 256) {
+        largest = fmaxf(largest, row[thread + i]);
+    }
+    partial[thread] = largest;
+    __syncthreads();
+    for (int half = 128; half > 0; half >>= 1) {
+        if (thread < half) {
+            partial[thread] = fmaxf(partial[thread], partial[thread + half]);
+        }
+        __syncthreads();
+    }
+    largest = partial[0];
+    __syncthreads();
+    float powers[4], sum = 0.0f;
+    for (int i = 0; i < 4; i++) {
+        powers[i] = __expf(row[thread + 256 * i] - largest);
+        sum += powers[i];
+    }
+    partial[thread] = sum;
+    __syncthreads();
+    for (int half = 128; half > 0; half >>= 1) {
+        if (thread < half) {
+            partial[thread] += partial[thread + half];
+        }
+        __syncthreads();
+    }
+    float factor = __fdividef(1.0f, partial[0]);
+    for (int i = 0; i < 4; i++) {
+        y[blockIdx.x * 1024 + thread + 256 * i] = powers[i] * factor;
+    }
+}
+
+// c = a b of halves on f32, n a multiple of 64; b is stored by columns. A block of 128 makes a tile of 64 by 64, each warp a
+// quarter of it, in steps of k = 64. Rows of the tiles are padded against bank conflicts.
+extern "C" __global__ void matmul_mma(const unsigned *a, const unsigned *b, float *c, int n)
+{
+    __shared__ unsigned tile_a[64][36], tile_b[64][36];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, t = lane % 4;
+    int row = blockIdx.y * 64, column = blockIdx.x * 64, pairs = n / 2;
+    int warp_row = warp / 2 * 32, warp_column = warp % 2 * 32;
+    float sums[2][4][4] = {};
+    for (int start = 0; start < pairs; start += 32) {
+        for (int i = warp; i < 64; i += 4) {
+            tile_a[i][lane] = a[(row + i) * pairs + start + lane];
+            tile_b[i][lane] = b[(column + i) * pairs + start + lane];
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int k = 0; k < 32; k += 8) {
+            for (int i = 0; i < 2; i++) {
+                const unsigned (*left)[36] = tile_a + warp_row + 16 * i + group;
+                for (int j = 0; j < 4; j++) {
+                    const unsigned *right = tile_b[warp_column + 8 * j + group];
+                    float *sum = sums[i][j];
+                    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                        : "r"(left[0][k + t]), "r"(left[8][k + t]), "r"(left[0][k + t + 4]), "r"(left[8][k + t + 4]),
+                          "r"(right[k + t]), "r"(right[k + t + 4]));
+                }
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 4; j++) {
+            float *to = c + (row + warp_row + 16 * i + group) * n + column + warp_column + 8 * j + 2 * t;
+            to[0] = sums[i][j][0];
+            to[1] = sums[i][j][1];
+            to[8 * n] = sums[i][j][2];
+            to[8 * n + 1] = sums[i][j][3];
+        }
+    }
 }
 
 extern "C" __global__ void count(unsigned long long *counter)

@@ -78,9 +78,25 @@ def test_page_names_everything() -> None:
     measured.timings["pocl"] = Timing(trouble="no such thing")
     results = Results(Options(), {"processor": "a | b"}, {"Cuttle": "device"}, [measured], [], ["gone"])
     page = report.page(results)
-    for text in ("no verdict (noise)", "≤ 0.4", "regions, 3 gathers", "saxpy: no such thing", "gone", "a \\| b"):
+    for text in (
+        "no verdict (noise)",
+        f"≤ {PROBLEMS[0].bar}",
+        "regions, 3 gathers",
+        "saxpy: no such thing",
+        "gone",
+        "a \\| b",
+    ):
         assert text in page
     assert not Results(Options(), {}, {}, [], [], ["gone"]).sound
+
+
+def test_price_of_exactness() -> None:
+    inexact = next(problem for problem in PROBLEMS if problem.inexact)
+    measured = Measured(inexact)
+    for name, value in (("cuttle", 3.0), ("fast", 2.0), ("openblas", 1.0)):
+        measured.timings[name] = Timing([Sample(value, value, value)] * 3)
+    page = report.page(Results(Options(), {}, {}, [measured], [], []))
+    assert f"| {inexact.title} | 3 ± 0 % | 2 ± 0 % | 1.5 ± 0 % | 1 ± 0 % | 0.333 ± 0 % | 0.5 ± 0 % |" in page
 
 
 @pytest.mark.nvcc
@@ -92,13 +108,15 @@ def test_small_run(tmp_path: Path) -> None:
         pytest.skip(str(error))
     # A process of its own: the benchmark adopts orphans.
     command = [sys.executable, "-m", "cuttle.bench", "--small", "--rounds", "1", "--json", "--folder", str(tmp_path)]
-    command += ["--contenders", "cuttle,native", "--only", "saxpy,histogram_shared"]
+    command += ["--contenders", "cuttle,fast,native,openblas", "--only", "saxpy,histogram_shared,softmax,matmul_mma"]
     done = subprocess.run(command, capture_output=True, text=True, env=base_environment(), timeout=300, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     results = json.loads(done.stdout)
     assert results["troubles"] == []
-    assert [measured["name"] for measured in results["kernels"]] == ["saxpy", "histogram_shared"]
+    names = [measured["name"] for measured in results["kernels"]]
+    assert names == ["saxpy", "histogram_shared", "softmax", "matmul_mma"]
+    assert list(results["kernels"][3]["timings"]) == ["cuttle", "fast", "openblas"]
     for measured in results["kernels"]:
-        assert [len(timing["samples"]) for timing in measured["timings"].values()] == [1, 1]
+        assert all(len(timing["samples"]) == 1 for timing in measured["timings"].values()), measured
         assert measured["lowering"]["mode"] == "regions"
     assert len(results["figures"]) == 11

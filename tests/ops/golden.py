@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -16,13 +17,14 @@ import harness
 
 from cuttle.abi.ptx_isa import OPCODES
 from cuttle.errors import PtxError
+from cuttle.lower.emit import Emitter
 from cuttle.lower.ops import dispatch
 from cuttle.lower.ops.forms import Form
 from cuttle.sweep.golden import PTX, Record, dense, distance, mismatches, records
 
 
-def run(chosen: list[Record], lanes: int = 16) -> list[list[list[int]]]:
-    return harness.run_forms([r.form for r in chosen], [r.columns for r in chosen], lanes)
+def run(chosen: list[Record], emitter: Callable[[], Emitter] = Emitter) -> list[list[list[int]]]:
+    return harness.run_forms([r.form for r in chosen], [r.columns for r in chosen], lanes=16, emitter=emitter)
 
 
 def bound(form: Form) -> int:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +25,8 @@ llvm.initialize_native_asmprinter()
 class PureMachine:
     """A machine for ops that touch nothing but their operands."""
 
-    def __init__(self) -> None:
-        self.emitter = Emitter()
+    def __init__(self, emitter: Emitter | None = None) -> None:
+        self.emitter = emitter or Emitter()
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> None:
         raise dispatch.refusal("test", reason, code)
@@ -151,12 +151,16 @@ class Compiled:
 
 
 def run_forms(
-    forms: Sequence[Form], columns: Sequence[Sequence[Sequence[int]]], lanes: int, optimise: int = 1
+    forms: Sequence[Form],
+    columns: Sequence[Sequence[Sequence[int]]],
+    lanes: int,
+    optimise: int = 1,
+    emitter: Callable[[], Emitter] = Emitter,
 ) -> list[list[list[int]]]:
     """Results of each form on its columns (padded here to a multiple of the lanes)."""
     module = Module()
     for index, form in enumerate(forms):
-        add_function(module, form, f"f{index}", lanes)
+        add_function(module, form, f"f{index}", lanes, machine=PureMachine(emitter()))
     compiled = Compiled(module, optimise)
     answers = []
     for index, (form, table) in enumerate(zip(forms, columns, strict=True)):

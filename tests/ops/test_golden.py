@@ -5,9 +5,14 @@ The default run takes a sample; everything: `pytest -m slow tests/ops/test_golde
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import golden
 import pytest
 
+from cuttle.lower.cpu.avx512_emitter import Avx512Emitter
+from cuttle.lower.cpu.compile_object import CodeOptions, has_avx512, has_avx512_bytes
+from cuttle.lower.emit import Emitter
 from cuttle.sweep.golden import PTX_SECOND, Record, dense, distance, mismatches, records
 
 FAMILIES = ("add|sub", "mul|mad|fma", "div|rem|sad", "abs|neg", "min|max", "setp", "set[.]", "selp|slct", "cvt", "mov",
@@ -15,10 +20,10 @@ FAMILIES = ("add|sub", "mul|mad|fma", "div|rem|sad", "abs|neg", "min|max", "setp
             "popc|clz|bfind|fns|brev|bfe|bfi|szext|bmsk|dp4a|dp2a|testp|copysign|addc|subc|v[a-z]")  # fmt: skip
 
 
-def differing(chosen: list[Record]) -> list[str]:
+def differing(chosen: list[Record], emitter: Callable[[], Emitter] = Emitter) -> list[str]:
     """A line for each record that differs by more than its row admits."""
     problems: list[str] = []
-    for record, answers in zip(chosen, golden.run(chosen), strict=True):
+    for record, answers in zip(chosen, golden.run(chosen, emitter), strict=True):
         limit = golden.bound(record.form)
         for operands, ours, theirs in mismatches(record, answers):
             kinds = [kind for kind, _ in record.form.destinations]
@@ -71,6 +76,26 @@ def test_sampled_sweeps() -> None:
     assert not differing(chosen)
 
 
+def with_bytes() -> Emitter:
+    return Avx512Emitter(bytes_too=has_avx512_bytes(CodeOptions()))
+
+
+needs_avx512 = pytest.mark.skipif(not has_avx512(CodeOptions()), reason="this CPU has no AVX-512")
+
+
+@needs_avx512
+def test_sampled_sweeps_with_avx512() -> None:
+    """Tables in registers, as kernels on such a CPU have them."""
+    assert not differing(list(dense(sample=61)), Avx512Emitter)
+    assert not differing(list(dense(sample=47)), with_bytes)
+
+
 @pytest.mark.slow
 def test_sweeps() -> None:
     assert not differing(list(dense()))
+
+
+@pytest.mark.slow
+@needs_avx512
+def test_sweeps_with_avx512() -> None:
+    assert not differing(list(dense()), with_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cuttle.lower.emit import Emitter, Value
@@ -20,6 +20,11 @@ class WarpMachine:
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
         raise refusal("test", reason, code)
+
+    def outline(
+        self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return body(operands)
 
     def _lanes(self, where: Value | None = None) -> Value:
         bits = self.emitter.emit("i1", LANES, f"bitcast {self.mask.typed} to <{LANES} x i1>")

@@ -118,6 +118,9 @@ TIERS = Knob(
 AFFINE = Knob("CUTTLE_AFFINE", "switch", "1", "0: kernels are compiled without proofs about indices (slower)")
 PLAIN = Knob("CUTTLE_PLAIN", "switch", "0", "1: kernels take the plain leg, a second way of compiling that is slow and obviously right, to find out who is wrong")
 EXACT_NAN = Knob("CUTTLE_EXACT_NAN", "switch", "1", "0: NaN results may have other bits than NVIDIA's")
+FAST_MATH = Knob(
+    "CUTTLE_FAST_MATH", "switch", "0", "1: `.approx` f32 instructions and f16 `mma` keep PTX's error bounds, not NVIDIA's bits (faster)"
+)
 SPECIALISE = Knob("CUTTLE_SPECIALISE", "switch", "1", "0: kernels are compiled for any block shape, once")
 EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one beside the client library")
 DEVICE = Knob(
@@ -138,5 +141,5 @@ LAUNCH_BLOCKING = Knob(
 
 KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, DRIVER_VERSION, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
-    TIERS, AFFINE, PLAIN, EXACT_NAN, SPECIALISE, EXECUTOR, DEVICE, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
+    TIERS, AFFINE, PLAIN, EXACT_NAN, FAST_MATH, SPECIALISE, EXECUTOR, DEVICE, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip

@@ -103,17 +103,27 @@ def cuttle_run(cache: Path, *program: str, threads: int = 1) -> list[str]:
     return [sys.executable, "-m", "cuttle", "run", *options, "--", *program]
 
 
-def cuttle_contender(built: Built, folder: Path) -> Contender:
+def cuttle_contender(built: Built, folder: Path, *, fast: bool = False) -> Contender:
+    """Cuttle as it is, or with CUTTLE_FAST_MATH."""
     worker = [sys.executable, "-m", "cuttle.bench.cuda_worker", str(built.ptx)]
     # What is measured is what a program gets that runs for a while: no samples of the first tier.
     environment = {**base_environment(), "CUTTLE_TIERS": "optimised"}
-    return CuttleContender("cuttle", "Cuttle", cuttle_run(folder / "cache", *worker), environment)
+    name, title, cache = "cuttle", "Cuttle", folder / "cache"
+    if fast:
+        name, title, cache = "fast", "Cuttle, CUTTLE_FAST_MATH=1", folder / "fast-cache"
+        environment["CUTTLE_FAST_MATH"] = "1"
+    return CuttleContender(name, title, cuttle_run(cache, *worker), environment)
 
 
 def native_contender(built: Built) -> Contender:
     text = f"{built.c_version}, -O3 -march=native"
     command = [sys.executable, "-m", "cuttle.bench.native_worker", str(built.library), text]
     return Contender("native", "plain C", command, base_environment())
+
+
+def openblas_contender() -> Contender:
+    command = [sys.executable, "-m", "cuttle.bench.openblas_worker"]
+    return Contender("openblas", "OpenBLAS sgemm", command, base_environment())
 
 
 def opencl_contender(name: str, title: str, python: str, library: Path, folder: Path, **variables: str) -> Contender:

@@ -19,6 +19,7 @@ from cuttle.bench.contenders import (
     cuttle_contender,
     intel_contender,
     native_contender,
+    openblas_contender,
     pocl_contender,
 )
 from cuttle.bench.first_launches import first_launch_figures
@@ -31,7 +32,7 @@ from cuttle.lower.cpu.image_file import ImageError, unpack_image
 # A sample lasts at least this long, so that clocks and the way there and back do not count.
 SAMPLE_MS = 20.0
 MOST_LAUNCHES = 64
-CONTENDERS = ("cuttle", "native", "intel", "pocl")
+CONTENDERS = ("cuttle", "fast", "native", "intel", "pocl", "openblas")
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Results:
     @property
     def sound(self) -> bool:
         """Whether Cuttle ran everything it was asked to, with right results."""
-        ours = [m.timings["cuttle"].trouble for m in self.kernels if "cuttle" in m.timings]
+        ours = [m.timings[name].trouble for m in self.kernels for name in ("cuttle", "fast") if name in m.timings]
         return not any(ours) and not self.troubles
 
 
@@ -125,6 +126,10 @@ def make_contenders(options: Options, built: Built, folder: Path, troubles: list
         match name:
             case "cuttle":
                 made.append(cuttle_contender(built, folder))
+            case "fast":
+                made.append(cuttle_contender(built, folder, fast=True))
+            case "openblas":
+                made.append(openblas_contender())
             case "native":
                 made.append(native_contender(built))
             case "intel":
@@ -192,7 +197,10 @@ def measure_problem(problem: Problem, contenders: Sequence[Contender], options: 
     """Prepares and checks every contender, then lets them take turns, in the opposite order every second round."""
     measured = Measured(problem)
     ready: list[Contender] = []
+    takes_part = {"cuttle", *problem.against, *(("fast",) if problem.inexact else ())}
     for contender in contenders:
+        if contender.name not in takes_part:
+            continue
         timing = measured.timings[contender.name] = Timing()
         with noting_failure(contender, timing):
             prepare(contender, problem, timing, options, folder)

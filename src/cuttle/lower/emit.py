@@ -98,6 +98,10 @@ class Emitter:
         self._prefix = prefix
         self._next = 0
 
+    def another(self) -> Emitter:
+        """An empty emitter of the same kind."""
+        return Emitter()
+
     # -- names and raw text ------------------------------------------------------------------------------------------
 
     def name(self) -> str:
@@ -327,6 +331,16 @@ class Emitter:
             lanes,
             f"call {vector} {name}({pointers} align {size} {address.text}, {mask} splat (i1 true), {vector} poison)",
         )
+
+    def lookup_halves(self, name: str, elements: Sequence[int], index: Value) -> tuple[Value, Value]:
+        """The low and high 32 bits of an element of a table of 64-bit words, at an index (i32) inside it."""
+        word = self.lookup(self.table(name, "i64", elements), "i64", index)
+        return self.cast("trunc", word, "i32"), self.cast("trunc", self.lshr(word, self.const("i64", 32)), "i32")
+
+    def bit_products(self, value: Value, bits: Value) -> Value | None:
+        """The sum over k = 0 to 7 of bit k of `bits` times floor(2 * `value` / 2**(7 - k)), for values (i32) below 128, by
+        the target's own instructions; None without such. The multi-function unit's squarer needs it."""
+        return None
 
     # -- elements ----------------------------------------------------------------------------------------------------
 

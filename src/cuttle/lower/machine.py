@@ -8,7 +8,7 @@ handed back to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from cuttle.lower.emit import Emitter, Value
@@ -103,6 +103,12 @@ class Machine(Protocol):
 
     def is_space(self, space: str, address: Value) -> Value:
         """`isspacep`: whether a generic address lies in the space's window (i1)."""
+        ...
+
+    def outline(
+        self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
+    ) -> Sequence[Value]:
+        """The results of `body` (pure, of integers) on the operands: code that is worth sharing, under a unique name."""
         ...
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> None:

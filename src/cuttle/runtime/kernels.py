@@ -128,6 +128,7 @@ class KernelStore:
             "affine": knobs.AFFINE.switch(),
             "plain": knobs.PLAIN.switch(),
             "exact_nan": knobs.EXACT_NAN.switch(),
+            "fast_math": knobs.FAST_MATH.switch(),
         }
         self._tiers = knobs.TIERS.choice()
         if self._options["plain"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cuttle.lower.amdgpu import lanes
@@ -36,6 +36,11 @@ class LaneMachine:
         self.services = Services(writer)
         self.instruction: Instruction | None = None
         self.result_unused = False
+
+    def outline(
+        self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return body(operands)
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
         raise refusal(self.instruction or "amdgpu", reason, code)

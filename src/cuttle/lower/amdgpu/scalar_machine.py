@@ -6,7 +6,7 @@ Addresses are `(space, Value)` pairs or i64 values; shared and local ones are 32
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cuttle.lower.emit import Emitter, Value
@@ -144,6 +144,11 @@ class ScalarMachine:
         old = emitter.name()
         emitter.line(f"{old} = atomicrmw f{operation} {pointer}, {kind} {cast} {order}")
         return emitter.emit(value.type, 1, f"bitcast {kind} {old} to {value.type}")
+
+    def outline(
+        self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return body(operands)
 
     def fence(self, scope: str, semantics: str) -> None:
         self.emitter.line(f"fence {_SCOPES[scope]}{_ORDERINGS[semantics]}")

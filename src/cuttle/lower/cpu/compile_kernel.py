@@ -14,6 +14,7 @@ from cuttle.lower.cpu.compile_object import (
     compile_object,
     function_attributes,
     has_avx512,
+    has_avx512_bytes,
 )
 from cuttle.lower.cpu.image_file import pack_image
 from cuttle.lower.cpu.layout import lay_out
@@ -111,6 +112,7 @@ def wanted_functions(module: Module, graph: Graph) -> list[str]:
 def kernel_text(plan: ImagePlan, code: CodeOptions) -> str:
     """The LLVM text of a planned image."""
     policy.exact_nan = plan.kernel.options.exact_nan
+    policy.fast_math = plan.kernel.options.fast_math
     text = ModuleText(function_attributes(code))
     write_kernel(plan.kernel, text)
     for name, function in plan.functions.items():
@@ -136,7 +138,7 @@ def compile_kernel(
     if options.plain:
         return compile_plain(module, kernel, code, want_ir=want_ir, want_assembly=want_assembly)
     try:
-        plan = plan_kernel(module, kernel, options, Target(has_avx512(code)))
+        plan = plan_kernel(module, kernel, options, Target(has_avx512(code), has_avx512_bytes(code)))
         source = kernel_text(plan, code)
     except PtxError as error:
         raise naming_kernel(error, kernel) from error

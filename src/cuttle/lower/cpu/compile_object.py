@@ -82,6 +82,14 @@ def has_avx512(options: CodeOptions) -> bool:
     return "+avx512bw" in features.split(",") or cpu in ("x86-64-v4", "skylake-avx512", "znver4", "znver5")
 
 
+def has_avx512_bytes(options: CodeOptions) -> bool:
+    """Whether code for this CPU may use AVX512-VBMI and AVX512-VNNI too."""
+    cpu, features = resolve_cpu(options)
+    named = features.split(",")
+    known = cpu in ("znver4", "znver5", "icelake-server", "sapphirerapids")
+    return has_avx512(options) and (known or "+avx512vbmi" in named) and (known or "+avx512vnni" in named)
+
+
 def function_attributes(options: CodeOptions) -> str:
     """Attributes for the text of every generated function: `attributes #0 = { ... }` without the braces."""
     width = 512 if has_avx512(options) else 256

@@ -6,13 +6,14 @@ segment that is being computed) is set by the region emitter before it applies a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cuttle.abi.kernel_abi import SERVICES
 from cuttle.lower.cpu.atomics import scalar_atomic
 from cuttle.lower.cpu.lane_loop import for_each_lane
 from cuttle.lower.cpu.memory import Address, Lanes, Memory
+from cuttle.lower.cpu.outline import call_outlined
 from cuttle.lower.cpu.shaped import Shaped, materialise, operand_value, segment_bases, uniform
 from cuttle.lower.cpu.special import special_value
 from cuttle.lower.emit import Value
@@ -48,6 +49,7 @@ class WarpMachine:
         self.barrier_request: tuple[str, Value, Value | None, Value | None] | None = None
         self.barrier_result: Value | None = None
         self.result_unused = False
+        self.outlined: dict[str, list[Value]] = {}
 
     # -- addresses ---------------------------------------------------------------------------------------------------
 
@@ -457,6 +459,11 @@ class WarpMachine:
         # global: neither shared nor local
         other = self.is_space("local", address), self.is_space("shared", address)
         return e.not_(e.or_(*other))
+
+    def outline(
+        self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return call_outlined(self, name, operands, body)
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> None:
         assert self.instruction is not None

@@ -7,7 +7,7 @@
 | base + lane * n * size, n-element access  | wide load and de-interleave   | masked gathers                |
 | anything else                             | gather                        | masked gather                 |
 
-Addresses are bytes. A *run* is a group of 8, 16 or 32 neighbouring lanes whose offsets are consecutive or all equal.
+Addresses are bytes. A *run* is a group of 4 (of 16 bytes and more), 8, 16 or 32 neighbouring lanes whose offsets are consecutive or all equal.
 
 Where lanes store to one place with one instruction, PTX does not say whose value stays, but programs count on what the
 hardware does (found on an H200, the same in shared and global memory): the warp's lanes store 128 bytes at a time, all 32
@@ -125,8 +125,8 @@ class Memory:
             return None
         per_base = LANES // len(shaped.bases)
         offsets = shaped.offsets
-        for count in (32, 16, 8):
-            if count > per_base:
+        for count in (32, 16, 8, 4):
+            if count > per_base or count * size_bytes < 16:
                 continue
             result = []
             for first in range(0, LANES, count):

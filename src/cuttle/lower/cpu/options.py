@@ -15,7 +15,9 @@ class CompileOptions:
     grid * block in each dimension that index proofs may assume (the runtime checks it at launch).
     `affine`: use value shapes; off, every value that differs between lanes is a plain vector and nothing is assumed about
     indices. `plain`: by way of the plain leg (`lower/plain`), for which the other choices mean nothing.
-    `optimization`: 0 is the fast tier, 2 the optimised one; the LLVM text is the same. `processor`: LLVM CPU name, empty for the host. `exact_nan`: NaN results as NVIDIA's.
+    `optimization`: 0 is the fast tier, 2 the optimised one; both have the same LLVM text but for lockstep. `processor`: LLVM CPU
+    name, empty for the host. `exact_nan`: NaN results as NVIDIA's. `fast_math`: approximate instructions and floating matrix
+    products within PTX's bounds only.
     """
 
     block_shape: tuple[int, int, int] | None = None
@@ -25,6 +27,7 @@ class CompileOptions:
     optimization: int = 2
     processor: str = ""
     exact_nan: bool = True
+    fast_math: bool = False
 
     @property
     def block_threads(self) -> int | None:
@@ -48,6 +51,7 @@ class CompileOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the emitted text may rely on."""
+    """What the emitted text may rely on. `avx512_bytes`: AVX512-VBMI and AVX512-VNNI as well."""
 
     avx512: bool = False
+    avx512_bytes: bool = False

@@ -15,6 +15,7 @@ from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE, STOPS, WARP
 from cuttle.abi.wire import Field
 from cuttle.lower.cpu.avx512_emitter import Avx512Emitter
 from cuttle.lower.cpu.machine import SERVICE_INDEX, WarpMachine
+from cuttle.lower.cpu.options import Target
 from cuttle.lower.cpu.plan import MASKED, KernelPlan, Stop
 from cuttle.lower.cpu.shaped import Shaped, is_constant, materialise, uniform
 from cuttle.lower.emit import Emitter, Value
@@ -40,6 +41,10 @@ def field_offset(members: tuple[Field, ...], name: str) -> int:
     raise KeyError(name)
 
 
+def new_emitter(target: Target) -> Emitter:
+    return Avx512Emitter(bytes_too=target.avx512_bytes) if target.avx512 else Emitter()
+
+
 class RegionEmitter:
     """State while one region function is written. `starts` are its resume points, None for the kernel's entry."""
 
@@ -47,7 +52,7 @@ class RegionEmitter:
         self.plan = plan
         self.options = plan.options
         self.starts = starts
-        self.emitter = Avx512Emitter() if plan.target.avx512 else Emitter()
+        self.emitter = new_emitter(plan.target)
         self.prelude = Emitter("p")
         self.allocas: list[str] = []
         self.nowhere_slot: str | None = None

@@ -63,38 +63,60 @@ def _square(emitter: Emitter, top: Value) -> Value:
 
     With bits b1 (worth 1/2) to b15: the sum of bi 2**-2i and bi bj 2**-(i+j-1) over i < j, without what is below 2**-15.
     """
-    total: Value | None = None
-    for i in range(1, 8):
-        products = emitter.and_(emitter.lshr(top, _c(emitter, i - 1)), _c(emitter, (1 << (16 - 2 * i)) - 1))
-        row = emitter.add(products, _c(emitter, 1 << (15 - 2 * i)))
-        bit = emitter.ashr(emitter.shl(top, _c(emitter, 16 + i)), _c(emitter, 31))
-        part = emitter.and_(row, bit)
-        total = part if total is None else emitter.add(total, part)
-    assert total is not None
+    # With top = 256 high + low the cut touches only the products of the two: 2 high**2 + sum of low's bit k times
+    # floor(high * 2 / 2**(7 - k)).
+    high = emitter.lshr(top, _c(emitter, 8))
+    total = emitter.shl(emitter.mul(high, high), _c(emitter, 1))
+    products = emitter.bit_products(high, top)
+    if products is not None:
+        return emitter.add(total, products)
+    doubled = emitter.shl(high, _c(emitter, 1))
+    for k in range(8):
+        there = emitter.icmp("ne", emitter.and_(top, _c(emitter, 1 << k)), _c(emitter, 0))
+        part = emitter.lshr(doubled, _c(emitter, 7 - k)) if k < 7 else doubled
+        total = emitter.add(total, emitter.select(there, part, _c(emitter, 0)))
     return total
+
+
+def _coefficients(emitter: Emitter, unit: Unit, index: Value) -> tuple[Value, Value, Value]:
+    """C0, C1 and C2 (i32) of a table index."""
+    low, high = emitter.lookup_halves(unit.name, unit.table, index)
+    c0 = emitter.lshr(high, _c(emitter, 6))
+    top = emitter.ashr(emitter.shl(high, _c(emitter, 26)), _c(emitter, 11))
+    c1 = emitter.or_(top, emitter.lshr(low, _c(emitter, 17)))
+    return c0, c1, emitter.ashr(emitter.shl(low, _c(emitter, 15)), _c(emitter, 15))
 
 
 def interpolate(emitter: Emitter, unit: Unit, index: Value, rest: Value) -> Value:
     """The sum (i64) for a table index and rest u (i32)."""
-    entry = emitter.lookup(emitter.table(unit.name, "i64", unit.table), "i64", index)
+    c0, c1, c2 = _coefficients(emitter, unit, index)
 
     def const(value: int) -> Value:
         return emitter.const("i64", value)
 
-    c0 = emitter.lshr(entry, const(38))
-    c1 = emitter.ashr(emitter.shl(entry, const(26)), const(43))
-    c2 = emitter.ashr(emitter.shl(entry, const(47)), const(47))
     square = _square(emitter, emitter.lshr(rest, _c(emitter, unit.width - 15)))
-    linear = emitter.mul(c1, emitter.cast("zext", rest, "i64"))
-    quadratic = emitter.shl(emitter.mul(c2, emitter.cast("zext", square, "i64")), const(unit.second))
-    total = emitter.add(emitter.add(emitter.shl(c0, const(unit.first)), const(unit.bias)), linear)
-    return emitter.add(total, quadratic)
+    linear = emitter.mul(emitter.cast("sext", c1, "i64"), emitter.cast("zext", rest, "i64"))
+    quadratic = emitter.cast("sext", emitter.mul(c2, square), "i64")
+    total = emitter.add(emitter.shl(emitter.cast("zext", c0, "i64"), const(unit.first)), const(unit.bias))
+    return emitter.add(emitter.add(total, linear), emitter.shl(quadratic, const(unit.second)))
 
 
 def _mantissa(emitter: Emitter, unit: Unit, index: Value, rest: Value) -> Value:
-    """The sum cut to the table's unit, as i32."""
-    total = emitter.lshr(interpolate(emitter, unit, index, rest), emitter.const("i64", unit.fraction))
-    return emitter.cast("trunc", total, "i32")
+    """The sum cut to the table's unit, as i32; in 32-bit arithmetic, which vectors have twice as many lanes for.
+
+    C1 u is C1 (256 uh + ul). With A = bias + C1 ul and B = C2 square, the floor of (A + B * 2**second) / 256 + C1 uh
+    comes from 32 bits each: |C1| < 2**20, u < 2**17, |C2 square| < 2**31 (tests/ops/test_approximate.py).
+    """
+    c0, c1, c2 = _coefficients(emitter, unit, index)
+    product = emitter.mul(c2, _square(emitter, emitter.lshr(rest, _c(emitter, unit.width - 15))))
+    low = emitter.mul(c1, emitter.and_(rest, _c(emitter, 255)))
+    high = emitter.mul(c1, emitter.lshr(rest, _c(emitter, 8)))
+    below = emitter.add(low, _c(emitter, unit.bias))
+    if unit.second:
+        below = emitter.ashr(below, _c(emitter, unit.second))
+    upper = emitter.add(emitter.ashr(emitter.add(below, product), _c(emitter, 8 - unit.second)), high)
+    total = emitter.add(c0, emitter.ashr(upper, _c(emitter, unit.first - 8)))
+    return emitter.ashr(total, _c(emitter, unit.fraction - unit.first))
 
 
 @dataclass(frozen=True, slots=True)

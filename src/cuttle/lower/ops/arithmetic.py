@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.math import approximate, directed, division, small
+from cuttle.lower.math import approximate, directed, division, fast, small
 from cuttle.lower.ops.common import (
     PACKED_ELEMENT,
     as_half,
@@ -24,6 +24,7 @@ from cuttle.lower.ops.common import (
     widen,
     widen_bf16,
 )
+from cuttle.lower.ops.policy import policy
 from cuttle.ptx.ir import Instruction
 
 _DIRECTED = ("rz", "rm", "rp")
@@ -353,6 +354,8 @@ def div(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
     if not is_floating(instruction.type):
         return division.divide(emitter, a, b, is_signed(instruction.type))
     ftz = instruction.has("ftz")
+    if policy.fast_math and (instruction.has("approx") or instruction.has("full")):
+        return canonical(emitter, fast.quotient(emitter, a, b, ftz))
     a, b = (flush_if(emitter, ftz, value) for value in (a, b))
     if instruction.has("approx") or instruction.has("full"):
         inverse, a = approximate.quotient_operands(emitter, a, b, ftz, instruction.has("full"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.math import approximate, convert, directed, mufu
+from cuttle.lower.math import approximate, convert, directed, fast, mufu
 from cuttle.lower.ops.arithmetic import rounding
 from cuttle.lower.ops.common import (
     as_half,
@@ -16,6 +16,7 @@ from cuttle.lower.ops.common import (
     force_canonical,
     widen,
 )
+from cuttle.lower.ops.policy import policy
 from cuttle.ptx.ir import Instruction
 
 
@@ -58,12 +59,17 @@ def _with_flush(emitter: Emitter, instruction: Instruction, a: Value, function: 
     return canonical(emitter, flush_if(emitter, ftz, function(flush_if(emitter, ftz, a))))
 
 
+Approximation = Callable[[Emitter, Value, bool], Value]
+
+
 def _approximate(
-    emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Emitter, Value, bool], Value]
+    emitter: Emitter, instruction: Instruction, a: Value, exact: Approximation, faster: Approximation
 ) -> Value:
     """An f32 `.approx` instruction; the unit itself flushes as `.ftz` asks and gives the canonical NaN."""
     ftz = instruction.has("ftz")
-    result = function(emitter, a, ftz)
+    if policy.fast_math:
+        return canonical(emitter, faster(emitter, a, ftz))
+    result = exact(emitter, a, ftz)
     return result if ftz else canonical(emitter, result)
 
 
@@ -73,7 +79,7 @@ def rcp(machine: Machine, instruction: Instruction, a: Value) -> Value:
     if instruction.has("approx"):
         if a.type == "double":
             return approximate.reciprocal_high(emitter, a)
-        return _approximate(emitter, instruction, a, approximate.reciprocal)
+        return _approximate(emitter, instruction, a, approximate.reciprocal, fast.reciprocal)
     mode = rounding(instruction)
     one = emitter.const(a.type, 0x3F800000 if a.type == "float" else 0x3FF << 52)
     if mode == "rn":
@@ -85,7 +91,7 @@ def sqrt(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`sqrt`: exact in all roundings, or `.approx`. 9.7.3.15."""
     emitter = machine.emitter
     if instruction.has("approx"):
-        return _approximate(emitter, instruction, a, approximate.root)
+        return _approximate(emitter, instruction, a, approximate.root, fast.root)
     mode = rounding(instruction)
     if mode == "rn":
         return _with_flush(emitter, instruction, a, lambda x: emitter.intrinsic("llvm.sqrt", [x]))
@@ -98,7 +104,7 @@ def rsqrt(machine: Machine, instruction: Instruction, a: Value) -> Value:
     if a.type == "double":
         ftz = instruction.has("ftz")
         return (approximate.reciprocal_root_high if ftz else approximate.reciprocal_root_double)(emitter, a)
-    return _approximate(emitter, instruction, a, approximate.reciprocal_root)
+    return _approximate(emitter, instruction, a, approximate.reciprocal_root, fast.reciprocal_root)
 
 
 def sin(machine: Machine, instruction: Instruction, a: Value) -> Value:
@@ -113,7 +119,7 @@ def cos(machine: Machine, instruction: Instruction, a: Value) -> Value:
 
 def lg2(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`lg2.approx`. 9.7.3.20."""
-    return _approximate(machine.emitter, instruction, a, approximate.log2)
+    return _approximate(machine.emitter, instruction, a, approximate.log2, fast.log2)
 
 
 def _on_halves(emitter: Emitter, instruction: Instruction, a: Value, function: Callable[[Value], Value]) -> Value:
@@ -137,7 +143,7 @@ def ex2(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`ex2.approx`. 9.7.3.21, 9.7.4.10."""
     emitter = machine.emitter
     if instruction.type == "f32":
-        return _approximate(emitter, instruction, a, approximate.exp2)
+        return _approximate(emitter, instruction, a, approximate.exp2, fast.exp2)
     return _on_halves(emitter, instruction, a, lambda x: mufu.exponential(emitter, x))
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops import volta
+from cuttle.lower.ops import fast_matrix, volta
 from cuttle.lower.ops.common import as_half, force_canonical, pack, unpack
 from cuttle.lower.ops.coverage import stands_in_rows
 from cuttle.lower.ops.dispatch import spell
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm, form_of, operand_registers, selectors
 from cuttle.lower.ops.memory import space_of
+from cuttle.lower.ops.policy import policy
 from cuttle.lower.ops.tensor import Element
 from cuttle.lower.ops.tiles import Row, columns_of, double_sum, float_sum, integer_sum, rows_of
 from cuttle.ptx.ir import Immediate, Instruction, Vector
@@ -98,10 +99,19 @@ def mma(machine: Machine, instruction: Instruction, *operands: Value) -> tuple[V
     a, b, c = split_registers(instruction, operands)[:3]
     if form.volta:
         return pack_accumulators(e, volta.multiply(machine, instruction, form, a, b, c), form.d_kind)
-    accumulators = unpack_accumulators(e, c, form.c_kind)
-    rows, columns = rows_of(machine, a, form.m // 8, form.a_kind), columns_of(machine, b, form.b_kind)
-    results = tile_sums(e, instruction, form, rows, lambda _, n: columns[n], accumulators)
-    return pack_accumulators(e, results, form.d_kind)
+
+    def multiply(registers: Sequence[Value]) -> Sequence[Value]:
+        inner = machine.emitter
+        left, right = registers[: len(a)], registers[len(a) : len(a) + len(b)]
+        accumulators = unpack_accumulators(inner, registers[len(a) + len(b) :], form.c_kind)
+        if policy.fast_math and form.a_kind not in INTEGERS and form.a_kind == form.b_kind != "f64":
+            results = fast_matrix.products(machine, form.a_kind, left, right, accumulators, form.m // 8)
+        else:
+            rows, columns = rows_of(machine, left, form.m // 8, form.a_kind), columns_of(machine, right, form.b_kind)
+            results = tile_sums(inner, instruction, form, rows, lambda _, n: columns[n], accumulators)
+        return pack_accumulators(inner, results, form.d_kind)
+
+    return tuple(machine.outline(spell(instruction), [*a, *b, *c], multiply))
 
 
 # -- sparse ----------------------------------------------------------------------------------------------------------

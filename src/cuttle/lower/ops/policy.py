@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Policy:
-    """`exact_nan`: NaN results of f32 arithmetic are NVIDIA's canonical 0x7fffffff (one compare and one select each)."""
+    """`exact_nan`: NaN results of f32 arithmetic are NVIDIA's canonical 0x7fffffff (one compare and one select each).
+    `fast_math`: approximate f32 instructions and f16 matrix products keep to PTX's bounds, but not to NVIDIA's bits.
+    """
 
     exact_nan: bool = True
+    fast_math: bool = False
 
 
 policy = Policy()

@@ -19,6 +19,7 @@ from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.math.convert import float_to_half, power, small_to_half
 from cuttle.lower.math.exact import narrow_double_to_odd
 from cuttle.lower.ops.common import force_canonical
+from cuttle.lower.ops.policy import policy
 
 WINDOW = 25  # bits kept below the largest exponent
 LEAST_EXPONENT = {"float": -133, "half": -21}  # of the alignment, by the type of the accumulator
@@ -76,8 +77,32 @@ def float_element(emitter: Emitter, bits: Value) -> Element:
     return Element(number, emitter.cast("trunc", exponent, "i16"))
 
 
+def plain_floats(emitter: Emitter, register: Value, kind: str) -> list[Element]:
+    """The elements of a register of A or B as floats, for sums in ordinary arithmetic (`policy.fast_math`)."""
+    if kind == "tf32":
+        return [Element(emitter.bitcast(emitter.and_(register, emitter.const("i32", 0xFFFFE000)), "float"))]
+    bits = 8 if kind in ("e4m3", "e5m2") else 16
+    parts: list[Element] = []
+    for index in range(32 // bits):
+        if kind == "bf16":
+            wide = (
+                emitter.and_(register, emitter.const("i32", -1 << 16))
+                if index
+                else emitter.shl(register, emitter.const("i32", 16))
+            )
+            parts.append(Element(emitter.bitcast(wide, "float")))
+            continue
+        shifted = emitter.lshr(register, emitter.const("i32", index * bits)) if index else register
+        part = emitter.cast("trunc", shifted, f"i{bits}")
+        half = small_to_half(emitter, part, kind) if bits == 8 else emitter.bitcast(part, "half")
+        parts.append(Element(emitter.cast("fpext", half, "float")))
+    return parts
+
+
 def unpack_floats(emitter: Emitter, register: Value, kind: str) -> list[Element]:
     """The elements of a register of A or B."""
+    if policy.fast_math:
+        return plain_floats(emitter, register, kind)
     if kind == "tf32":
         # The multiplier does not see the low 13 bits.
         return [float_element(emitter, emitter.and_(register, emitter.const("i32", 0xFFFFE000)))]

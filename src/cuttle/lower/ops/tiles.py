@@ -17,6 +17,7 @@ from cuttle.lower.math import directed
 from cuttle.lower.ops import tensor
 from cuttle.lower.ops.common import first_nan
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm
+from cuttle.lower.ops.policy import policy
 from cuttle.lower.ops.tensor import Element
 
 # What each output sums over: the elements of its row of A and its column of B, in the order of k.
@@ -122,6 +123,11 @@ def float_sum(emitter: Emitter, form: MatrixForm, row: Row, column: Row, addend:
     accumulator is added at the end, rounded to nearest even. wmma of tf32 is two instructions of k = 4.
     """
     pairs = list(zip(row, column, strict=True))
+    if policy.fast_math:
+        total = emitter.cast("fpext", addend, "float") if addend.type == "half" else addend
+        for x, y in pairs:
+            total = emitter.intrinsic("llvm.fma", [x.value, y.value, total])
+        return total
     halves = form.a_kind not in ("bf16", "tf32")
     small = form.a_kind in ("e4m3", "e5m2")
     if small:

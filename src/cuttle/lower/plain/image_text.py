@@ -16,7 +16,7 @@ SHARED_DECLARATIONS = ("@llvm.memset.p0.i64", "@llvm.cttz.i32")
 
 def plain_text(module: Module, kernel: str, attributes: str) -> tuple[Program, str]:
     """The program and its text; `attributes` are those of every function. Raises PtxError."""
-    policy.exact_nan = True
+    policy.exact_nan, policy.fast_math = True, False
     program = plan_program(module, kernel)
     codes = [write_step(program, step) for step in program.steps]
     return program, "\n".join(

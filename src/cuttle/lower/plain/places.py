@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cuttle.abi import wire_layout as wire
@@ -30,6 +31,11 @@ class Structures:
         self.activation = activation
         self.emitter = Emitter()
         self.labels = 0
+
+    def outline(
+        self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return body(operands)
 
     def label(self, stem: str) -> str:
         self.labels += 1
