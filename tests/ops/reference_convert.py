@@ -82,9 +82,9 @@ def to_float(i: Instruction, target: str, source: str, a: int) -> int:
         value = Number("finite", False)
     if value.kind == "nan" and source == "bf16" and target == "f32" and not i.has("ftz"):
         return a << 16
-    bits = soft.encode(value, target, mode_of(i))
     if i.has("ftz") and target == "f32" and source == "f64":
-        bits = soft.encode(soft.flush(soft.decode(bits, target), target), target)
+        value = soft.flush_unrounded(value, target, mode_of(i))
+    bits = soft.encode(value, target, mode_of(i))
     if i.has("satfinite") and soft.decode(bits, target).kind == "inf":
         bits -= 1
     return bits

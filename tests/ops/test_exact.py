@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import struct
+
 import checks
 import harness
 import pytest
@@ -47,6 +50,58 @@ def test_survives_optimisation(opcode: str) -> None:
     expect = reference_convert.expect_convert if opcode == "cvt" else reference.expect
     problems = checks.check(checks.forms_of(opcode)[:: 9 if opcode == "cvt" else 3], expect, 16, 64, seed=5, optimise=2)
     assert not problems, "\n".join(problems[:20])
+
+
+def bits_of(value: float) -> int:
+    number: int = struct.unpack("<I", struct.pack("<f", value))[0]
+    return number
+
+
+def at_the_least_normal_number(opcode: str, count: int) -> list[list[int]]:
+    """Operands whose result lies within a few units of the last place of 2**-126 or -2**-126."""
+    stream = random.Random(7)
+    rows: list[tuple[int, ...]] = []
+    while len(rows) < count:
+        result = stream.choice((1, -1)) * 2.0**-126 * (1 + stream.choice((0, 1, -1, 2, -2, 0.5, -0.5)) * 2.0**-24)
+        other = struct.unpack(
+            "<f",
+            struct.pack(
+                "<I", stream.getrandbits(23) | stream.randrange(*((128, 164) if opcode == "div" else (90, 126))) << 23
+            ),
+        )[0]
+        off = stream.choice((0, 0, 1, -1))
+        match opcode:
+            case "rcp":
+                rows.append((bits_of(1 / result) + stream.randrange(-3, 4),))
+            case "div":
+                rows.append((bits_of(result * other) + off, bits_of(other)))
+            case "mul":
+                rows.append((bits_of(result / other) + off, bits_of(other)))
+            case "fma":
+                addend = stream.choice((0, 1 << 31, 0x00800000, 0x80800000, 0x01000000, 0x81000000))
+                rows.append((bits_of(result / other) + off, bits_of(other), addend))
+            case "cvt":
+                rows.append((struct.unpack("<Q", struct.pack("<d", result))[0] + off,))
+            case _:
+                rows.append(tuple(stream.choice((0x00800000, 0x01000000, 0x80800000, 0x81000000)) + stream.getrandbits(7)
+                                  for _ in range(2)))  # fmt: skip
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("opcode", ["add", "sub", "mul", "fma", "div", "rcp", "cvt"])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_flushing_at_the_least_normal_number(opcode: str, mode: str) -> None:
+    """`.ftz` flushes what is too small after rounding as if exponents had no lower end: these differed from the H200."""
+    form = synthesise(f"{opcode}.{mode}.ftz.f32" + (".f64" if opcode == "cvt" else ""))
+    columns = at_the_least_normal_number(opcode, 400)
+    expect = reference_convert.expect_convert if opcode == "cvt" else reference.expect
+    answers = harness.run_forms([form], [columns], 8)[0][0]
+    zeros = 0
+    for operands, answer in zip(zip(*columns, strict=True), answers, strict=True):
+        wanted = expect(form, operands, 0)
+        assert answer == wanted, f"{form.name} {[hex(operand) for operand in operands]}"
+        zeros += answer & 0x7FFFFFFF == 0
+    assert 0 < zeros < 400
 
 
 MOVES = (

@@ -14,6 +14,7 @@ from cuttle.lower.ops.common import (
     canonical,
     first_nan,
     flush,
+    flush_by,
     flush_if,
     force_canonical,
     is_floating,
@@ -21,6 +22,7 @@ from cuttle.lower.ops.common import (
     narrow_bf16,
     relu,
     saturate,
+    scaled_up,
     widen,
     widen_bf16,
 )
@@ -38,34 +40,13 @@ def rounding(instruction: Instruction) -> str:
 # -- floating-point helpers ------------------------------------------------------------------------------------------
 
 
-_SCALE = {"half": (11 + 15) << 10, "float": (24 + 127) << 23}  # two to the number of significant bits
-
-
-def _scaled(emitter: Emitter, value: Value) -> Value:
-    """The value times a power of two that lifts results at the edge of the subnormals well above it."""
-    return emitter.binary("fmul", value, emitter.const(value.type, _SCALE[value.type]))
-
-
-def _flush_by(emitter: Emitter, value: Value, scaled: Value) -> Value:
-    """Flush where `scaled`, the same result times the scale, lies below the least normal number times the scale.
-
-    NVIDIA rounds as if exponents had no lower end and flushes what is then too small; so a result that rounds to the
-    least normal number only because its last bit is lost is flushed (as x86 does with MXCSR.FTZ).
-    """
-    least = {"half": 12 << 10, "float": 25 << 23}[value.type]
-    tiny = emitter.fcmp("olt", emitter.intrinsic("llvm.fabs", [scaled]), emitter.const(value.type, least))
-    bits = emitter.bitcast(value, f"i{value.bits}")
-    zero = emitter.and_(bits, emitter.const(bits.type, 1 << (value.bits - 1)))
-    return emitter.bitcast(emitter.select(tiny, zero, bits), value.type)
-
-
 def finish(emitter: Emitter, instruction: Instruction, value: Value, scaled: Value | None = None) -> Value:
     """Flush, saturate and canonicalise an arithmetic result as the modifiers ask.
 
-    `scaled` decides what is flushed (see `_flush_by`); without it, the value does.
+    `scaled` decides what is flushed (see `flush_by`); without it, the value does.
     """
     if instruction.has("ftz"):
-        value = flush(emitter, value) if scaled is None else _flush_by(emitter, value, scaled)
+        value = flush(emitter, value) if scaled is None else flush_by(emitter, value, scaled)
     if instruction.has("sat"):
         return saturate(emitter, value)
     if instruction.has("relu"):
@@ -98,7 +79,7 @@ def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c
             result = first_nan(emitter, result, b, c)
         return finish(emitter, instruction, result)
     a, b, c = (flush(emitter, value) for value in (a, b, c))
-    scaled = multiply_add(_scaled(emitter, a), b, _scaled(emitter, c))
+    scaled = multiply_add(scaled_up(emitter, a), b, scaled_up(emitter, c))
     return finish(emitter, instruction, multiply_add(a, b, c), scaled)
 
 
@@ -282,7 +263,7 @@ def _float_product(emitter: Emitter, instruction: Instruction, a: Value, b: Valu
     if not instruction.has("ftz"):
         return finish(emitter, instruction, multiply(a, b))
     a, b = flush(emitter, a), flush(emitter, b)
-    return finish(emitter, instruction, multiply(a, b), multiply(_scaled(emitter, a), b))
+    return finish(emitter, instruction, multiply(a, b), multiply(scaled_up(emitter, a), b))
 
 
 def fma(machine: Machine, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -363,7 +344,12 @@ def div(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
     if rounding(instruction) == "rn":
         quotient = emitter.binary("fdiv", a, b)
     else:
-        quotient = directed.div(emitter, a, b, rounding(instruction))
+        mode = rounding(instruction)
+        quotient = directed.div(emitter, a, b, mode)
+        if ftz:
+            return canonical(
+                emitter, flush_by(emitter, quotient, directed.div(emitter, scaled_up(emitter, a), b, mode))
+            )
     return canonical(emitter, flush_if(emitter, ftz, quotient))
 
 

@@ -82,6 +82,28 @@ def flush_if(emitter: Emitter, wanted: bool, value: Value) -> Value:
     return flush(emitter, value) if wanted else value
 
 
+# Two to the number of significant bits of a half or float, as each type (double: that of float).
+_SCALE = {"half": (11 + 15) << 10, "float": (24 + 127) << 23, "double": (24 + 1023) << 52}
+
+
+def scaled_up(emitter: Emitter, value: Value) -> Value:
+    """The value times a power of two that lifts results at the edge of the subnormals well above it."""
+    return emitter.binary("fmul", value, emitter.const(value.type, _SCALE[value.type]))
+
+
+def flush_by(emitter: Emitter, value: Value, scaled: Value) -> Value:
+    """Flush where `scaled`, the same result times the scale, lies below the least normal number times the scale.
+
+    NVIDIA rounds as if exponents had no lower end and flushes what is then too small; so a result that rounds to the
+    least normal number only because its last bit is lost is flushed (as x86 does with MXCSR.FTZ).
+    """
+    least = {"half": 12 << 10, "float": 25 << 23}[value.type]
+    tiny = emitter.fcmp("olt", emitter.intrinsic("llvm.fabs", [scaled]), emitter.const(value.type, least))
+    bits = emitter.bitcast(value, f"i{value.bits}")
+    zero = emitter.and_(bits, emitter.const(bits.type, 1 << (value.bits - 1)))
+    return emitter.bitcast(emitter.select(tiny, zero, bits), value.type)
+
+
 def saturate(emitter: Emitter, value: Value) -> Value:
     """`.sat`: clamp to [0, 1], NaN and -0 to +0."""
     zero = emitter.const(value.type, 0)

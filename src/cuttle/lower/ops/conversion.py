@@ -8,6 +8,7 @@ from cuttle.lower.math import convert
 from cuttle.lower.ops.common import (
     PACKED_ELEMENT,
     flush,
+    flush_by,
     flush_if,
     force_canonical,
     is_floating,
@@ -15,6 +16,7 @@ from cuttle.lower.ops.common import (
     pack,
     relu,
     saturate,
+    scaled_up,
     type_bits,
     unpack,
     widen_bf16,
@@ -103,8 +105,8 @@ def _to_float(emitter: Emitter, instruction: Instruction, target: str, source: s
     result = _change_format(emitter, target, mode, a)
     if instruction.has("satfinite"):
         result = _finite(emitter, target, result)
-    if target == "f32" and source == "f64":
-        result = flush_if(emitter, instruction.has("ftz"), result)
+    if target == "f32" and source == "f64" and instruction.has("ftz"):
+        result = flush_by(emitter, result, _change_format(emitter, target, mode, scaled_up(emitter, a)))
     if target == "bf16" or source == "f64" or (source == "bf16" and target == "f32"):
         return result
     return force_canonical(emitter, result) if target != "f64" else result

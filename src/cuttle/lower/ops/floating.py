@@ -12,8 +12,11 @@ from cuttle.lower.ops.common import (
     as_half,
     by_halves,
     canonical,
+    flush,
+    flush_by,
     flush_if,
     force_canonical,
+    scaled_up,
     widen,
 )
 from cuttle.lower.ops.policy import policy
@@ -84,7 +87,10 @@ def rcp(machine: Machine, instruction: Instruction, a: Value) -> Value:
     one = emitter.const(a.type, 0x3F800000 if a.type == "float" else 0x3FF << 52)
     if mode == "rn":
         return _with_flush(emitter, instruction, a, lambda x: emitter.binary("fdiv", one, x))
-    return _with_flush(emitter, instruction, a, lambda x: directed.div(emitter, one, x, mode))
+    result = _with_flush(emitter, instruction, a, lambda x: directed.div(emitter, one, x, mode))
+    if not instruction.has("ftz") or a.type != "float":
+        return result
+    return flush_by(emitter, result, directed.div(emitter, scaled_up(emitter, one), flush(emitter, a), mode))
 
 
 def sqrt(machine: Machine, instruction: Instruction, a: Value) -> Value:
