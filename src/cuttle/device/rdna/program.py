@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cuttle.device.rdna.code_object import CodeObject, Kernel, place
 from cuttle.device.rdna.compile import compile_instruction
 from cuttle.device.rdna.decode import Decoder, Instruction
+from cuttle.device.rdna.disassemble import disassemble
 from cuttle.device.rdna.errors import IllegalInstruction, LaunchError, NoProgress, RdnaFault
 from cuttle.device.rdna.memory import Memory
 from cuttle.device.rdna.program_control import STOP
@@ -116,7 +117,7 @@ class Program:
             try:
                 run = compile_instruction(instruction, self.code.family)
             except RdnaFault as fault:
-                fault.place("", instruction.mnemonic, pc)
+                fault.place("", disassemble(instruction, self.code.family), pc)
                 raise
             if checker is not None:
                 run = checker.wrap(instruction, run)
@@ -309,11 +310,9 @@ class _Machine:
             waves.pc[view.selection] = pc
             self._scheduler.used_up()
         except RdnaFault as fault:
-            text = (
-                fault.where.instruction.partition(": ")[2]
-                if step is None or fault.where.instruction
-                else step.instruction.mnemonic
-            )
+            text = fault.where.instruction.partition(": ")[2]
+            if not text and step is not None:
+                text = disassemble(step.instruction, self._program.code.family)
             fault.place(self._kernel.name, text or "?", pc)
             raise
         finally:
