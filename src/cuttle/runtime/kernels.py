@@ -182,6 +182,9 @@ class KernelStore:
         """A fresh executor has no images."""
         self.epoch += 1
         self.ready_launches.clear()
+        for kernel in self.kernels.values():
+            for image in kernel.images.values():
+                image.retired.clear()
 
     # Launches
 
@@ -345,8 +348,6 @@ class KernelStore:
         symbols = image.symbols.address if image.symbols is not None else 0
         # By way of our own descriptor: the file may be evicted from the cache, or never have had a name.
         # /proc may count processes otherwise than we do: in a PID namespace without a /proc of its own.
-        if image.epoch != self.epoch and image.epoch != -1:
-            image.retired.clear()  # they went with their executor
         image.index = self._device.load(f"/proc/{os.readlink('/proc/self')}/fd/{image.file}", symbols)
         image.epoch = self.epoch
         return ""
