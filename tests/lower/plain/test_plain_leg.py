@@ -167,6 +167,19 @@ done:
     check(entry(body, before=before), (64, 1, 1), [np.zeros(64, np.uint32)], [expected], ways=ONLY)
 
 
+def test_lanes_that_call_meet_the_others_again() -> None:
+    """Functions stand behind the kernel in the list of steps; lanes that passed the call by must not run ahead."""
+    body = """
+  setp.gt.u32 %p1, %lane, 20;
+  { .param .b32 a; .param .b32 b; st.param.b32 [a], 3; @%p1 call (b), sum, (a); }
+  activemask.b32 %r1;
+  st.global.u32 [%wide], %r1;
+  ret;
+"""
+    everyone = np.full(32, 0xFFFFFFFF, np.uint32)
+    check(entry(body, before=RECURSION), WARP, [np.zeros(32, np.uint32)], [everyone], ways=ONLY)
+
+
 def test_a_handle_that_is_no_function() -> None:
     body = """
   mov.u64 %d1, 12345;

@@ -1,8 +1,9 @@
 """The scheduler of the plain leg, as LLVM text: `step` and `blocks` of the image (abi/kernel_abi.py).
 
-`step` runs one warp. Again and again it takes a step number, the lowest that a ready lane stands at, and lets the lanes that
-stand there execute it one after the other. In every other stretch of `STRETCH` turns it takes turns among the lanes
-instead, so that no lane waits for ever for one that spins. Then:
+`step` runs one warp. Again and again it takes a step number, the lowest that a ready lane stands at (lanes in functions first),
+and lets the lanes that stand there execute it one after the other: so lanes that parted meet again where the program's text joins. Once a warp has
+had `PATIENCE` turns, it takes turns among the lanes instead in every other stretch of `STRETCH` turns, so that no lane waits
+for ever for one that spins. Then:
 
 * operations across the warp wait for the lanes they name (exited ones do not count), wherever in the program these are at such
   an operation; then the lanes at one step execute it together;
@@ -38,6 +39,7 @@ from cuttle.lower.plain.places import LANES
 from cuttle.lower.plain.program import Program
 from cuttle.lower.plain.steps import ACROSS, BARRIER, BY_LANE, StepCode
 
+PATIENCE = 16384
 STRETCH = 256
 TURNS = 8192
 FRAME_BYTES = -(-(LANES * LANE_RECORD_BYTES + 64) // 64) * 64
@@ -104,7 +106,7 @@ def fill(template: str, program: Program) -> str:
         "READY": READY, "WAITING": WAITING, "AT_BARRIER": AT_BARRIER, "EXITED": EXITED, "LANES": LANES,
         "ENTRY": program.entries[program.kernel], "LOCAL_BYTES": program.local_bytes,
         "REGISTERS_FROM": activation.registers_at, "REGISTERS_BYTES": activation.bytes - activation.registers_at,
-        "FRAME_BYTES": FRAME_BYTES, "TURN_AT": TURN_AT, "STRETCH": STRETCH, "TURNS": TURNS,
+        "FRAME_BYTES": FRAME_BYTES, "TURN_AT": TURN_AT, "STRETCH": STRETCH, "PATIENCE": PATIENCE, "TURNS": TURNS,
         "STOP_YIELD": STOP_NUMBERS["yield"], "STOP_DONE": STOP_NUMBERS["done"], "DONE": STEP_DONE - (1 << 32),
         "BEHIND_BARRIER": BEHIND_BARRIER, "AFTER_YIELD": AFTER_YIELD, "ILLEGAL": ILLEGAL_INSTRUCTION_FAULT,
         "KIND_BY_LANE": BY_LANE, "KIND_ACROSS": ACROSS, "KIND_BARRIER": BARRIER,
@@ -177,13 +179,13 @@ done:
   ret void
 }
 
-; The lowest step among these lanes.
+; The lowest step among these lanes; but lanes in a function come before those that have not called it, or have returned.
 define internal i32 @lowest.step(ptr %states, i32 %lanes) noinline #0 {
 entry:
   br label %head
 head:
   %left = phi i32 [ %lanes, %entry ], [ %rest, %work ]
-  %lowest = phi i32 [ -1, %entry ], [ %lower.step, %work ]
+  %lowest = phi i64 [ -1, %entry ], [ %lower.key, %work ]
   %none = icmp eq i32 %left, 0
   br i1 %none, label %done, label %work
 work:
@@ -191,11 +193,18 @@ work:
   %lower = sub i32 %left, 1
   %rest = and i32 %left, %lower
   %pc = call i32 @word(ptr %states, i32 %lane, i64 $PC_AT)
-  %less = icmp ult i32 %pc, %lowest
-  %lower.step = select i1 %less, i32 %pc, i32 %lowest
+  %base = call i32 @word(ptr %states, i32 %lane, i64 $BASE_AT)
+  %deeper = xor i32 %base, -1
+  %high = zext i32 %deeper to i64
+  %shifted = shl i64 %high, 32
+  %low = zext i32 %pc to i64
+  %key = or i64 %shifted, %low
+  %less = icmp ult i64 %key, %lowest
+  %lower.key = select i1 %less, i64 %key, i64 %lowest
   br label %head
 done:
-  ret i32 %lowest
+  %result = trunc i64 %lowest to i32
+  ret i32 %result
 }
 
 ; Each of the lanes executes step %pc: upward, or in groups of %order lanes each from its highest lane down.
@@ -438,7 +447,9 @@ go:
   %favoured.bit = shl i32 1, %favoured
   %favoured.ready = and i32 %ready, %favoured.bit
   %can = icmp ne i32 %favoured.ready, 0
-  %fair = and i1 %odd, %can
+  %long = icmp uge i32 %turn.number, $PATIENCE
+  %fair.now = and i1 %odd, %long
+  %fair = and i1 %fair.now, %can
   %favoured.step = call i32 @word(ptr %states, i32 %favoured, i64 $PC_AT)
   %pc = select i1 %fair, i32 %favoured.step, i32 %lowest
   %lanes = call i32 @lanes.with(ptr %states, i32 %ready, i64 $PC_AT, i32 %pc)
