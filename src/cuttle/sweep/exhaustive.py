@@ -67,7 +67,7 @@ def digest_kernel(form: Form, name: str) -> str:
         f".visible .entry {name}(.param .u64 pout, .param .u32 pfirst)",
         "{",
         ".reg .pred %again;",
-        ".reg .b16 %h<8>;",
+        ".reg .b16 %none;",
         ".reg .b32 %me, %size, %group, %block, %value, %left, %salt, %mix, %high, %x, %y, %w<8>;",
         ".reg .b64 %out, %at;",
     ]
@@ -80,7 +80,7 @@ def digest_kernel(form: Form, name: str) -> str:
         "mad.lo.u32 %me, %group, %size, %me;", "shr.u32 %group, %me, 12;", "and.b32 %me, %me, 4095;",
         "mad.wide.u32 %out, %group, 8, %out;", "add.u32 %block, %block, %group;",
         f"shl.b32 %value, %block, {bits};", "add.u32 %value, %value, %me;", f"mov.u32 %left, {1 << bits - 12};",
-        "mov.u32 %x, 0;", "mov.u32 %y, 0;",
+        "mov.u32 %x, 0;", "mov.u32 %y, 0;", "mov.u16 %none, 0;",
         "$loop:",
     ]  # fmt: skip
     if len(form.sources) == 2:
@@ -95,7 +95,8 @@ def digest_kernel(form: Form, name: str) -> str:
         if width == 1:
             lines.append(f"selp.u32 %w{words}, 1, 0, {source};")
         elif width == 16:
-            lines.append(f"cvt.u32.u16 %w{words}, {source};")
+            # Not `cvt.u32.u16`: ptxas 13.0 takes the upper half for zero, but `set` with a 16-bit result fills it on an H200.
+            lines.append(f"mov.b32 %w{words}, {{{source}, %none}};")
         elif width == 32:
             lines.append(f"mov.b32 %w{words}, {source};")
         else:
