@@ -81,6 +81,60 @@ def test_pitches(driver: Driver, fields: dict[str, int], result: int) -> None:
     driver.cuMemFree_v2(u64(address))
 
 
+@pytest.mark.parametrize(
+    ("source_in_pool", "destination_in_pool", "results"),
+    [
+        (False, False, [1, 1, 1, 1, 1]),
+        (True, True, [0, 0, 1, 0, 0]),
+        (True, False, [1, 0, 1, 0, 1]),
+        (False, True, [0, 1, 1, 1, 1]),
+    ],
+)
+def test_pitches_of_pool_memory(
+    driver: Driver, source_in_pool: bool, destination_in_pool: bool, results: list[int]
+) -> None:
+    """In memory of a pool, positions may lie beyond the pitch."""
+    addresses = [
+        int(driver.get("cuMemAllocAsync", u64, size_t(65536), None))
+        if in_pool
+        else int(driver.get("cuMemAlloc_v2", u64, size_t(65536)))
+        for in_pool in (source_in_pool, destination_in_pool)
+    ]
+    driver.cuMemsetD8_v2(u64(addresses[0]), 1, size_t(65536))
+    driver.cuMemsetD8_v2(u64(addresses[1]), 0, size_t(65536))
+    cases = (
+        {"source_x": 16, "source_pitch": 32, "destination_x": 1968, "height": 123},
+        {"source_x": 160, "height": 8},
+        {"width": 17, "height": 8},
+        {"source_x": 1, "height": 8},
+        {"width": 8, "height": 4, "source_x": 100, "destination_x": 50},
+    )
+    found = []
+    for fields in cases:
+        given = {"source_pitch": 16, "destination_pitch": 16, "width": 16, **fields}
+        copy = Copy2d(source_type=DEVICE, destination_type=DEVICE, **given)
+        copy.source_device, copy.destination_device = addresses
+        found.append(driver.result("cuMemcpy2D_v2", ctypes.byref(copy)))
+    assert found == results
+    data = ctypes.create_string_buffer(123 * 16)
+    driver.cuMemcpyDtoH_v2(data, u64(addresses[1] + 1968), size_t(123 * 16))
+    assert data.raw == bytes([results[0] == 0]) * (123 * 16)
+    for address in addresses:
+        driver.cuMemFree_v2(u64(address))
+
+
+def test_fills_with_a_pitch(driver: Driver) -> None:
+    address = int(driver.get("cuMemAlloc_v2", u64, size_t(4096)))
+
+    def fill(pitch: int, height: int) -> int:
+        return driver.result("cuMemsetD2D32_v2", u64(address), size_t(pitch), 1, size_t(4), size_t(height))
+
+    invalid = errors.CUDA_ERROR_INVALID_VALUE
+    assert [fill(pitch, 2) for pitch in (15, 16, 17, 18, 20)] == [invalid, 0, invalid, invalid, 0]
+    assert [fill(pitch, 1) for pitch in (15, 16, 17, 18, 20)] == [0] * 5
+    driver.cuMemFree_v2(u64(address))
+
+
 def test_synchronising_pointers(driver: Driver) -> None:
     """CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: on for managed memory from the start, and what was set is answered."""
     kinds = {

@@ -68,6 +68,7 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *d) 
     request call = {0};
     ENTER();
     if (pHandle == NULL || d == NULL || !is_valid(d)) return CUDA_ERROR_INVALID_VALUE;
+    TRY(capture_forbids_unsafe());
     array *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = request_array(d, 1, &call);
@@ -116,6 +117,7 @@ CUresult cuArrayDestroy(CUarray hArray) {
     ENTER();
     TRY(array_of(hArray, &of));
     if (of->levels_of != NULL) return CUDA_ERROR_INVALID_HANDLE;
+    TRY(capture_forbids_unsafe());
     TRY(wait_all());
     of->tag = TAG_DEAD;
     allocations_remove(of->address, NULL);
@@ -138,6 +140,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     request call = {0};
     ENTER();
     if (pHandle == NULL || d == NULL || !is_valid(d) || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
+    TRY(capture_forbids_unsafe());
     uint64_t largest = d->Width > d->Height ? d->Width : d->Height;
     if (d->Depth > largest && (d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0) largest = d->Depth;
     unsigned most = 1;
@@ -181,6 +184,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
     ENTER();
     if (!has_tag(hMipmappedArray, TAG_MIPMAP)) return CUDA_ERROR_INVALID_HANDLE;
     mipmap *of = (mipmap *)hMipmappedArray;
+    TRY(capture_forbids_unsafe());
     TRY(wait_all());
     of->tag = TAG_DEAD;
     allocations_remove(of->level[0].address, NULL);

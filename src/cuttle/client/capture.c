@@ -7,6 +7,9 @@
 static void begin(stream *on, CUstreamCaptureMode mode) {
     on->capturing = true;
     on->capture_is_loose = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    on->capture_mode = mode;
+    on->capture_thread = thread_enter();
+    __atomic_fetch_add(&captures_running, 1, __ATOMIC_RELAXED);
     if (!on->capture_is_loose) __atomic_fetch_add(&captures_active, 1, __ATOMIC_RELAXED);
     STORE(client.streams[on->slot].flags, client.streams[on->slot].flags | 4);
 }
@@ -14,6 +17,8 @@ static void begin(stream *on, CUstreamCaptureMode mode) {
 static void end(stream *on, bool origin) {
     if (!on->capturing) return;
     on->capturing = false;
+    on->capture_thread = NULL;
+    if (origin && captures_running != 0) __atomic_fetch_sub(&captures_running, 1, __ATOMIC_RELAXED);
     if (origin && !on->capture_is_loose && captures_active != 0) __atomic_fetch_sub(&captures_active, 1, __ATOMIC_RELAXED);
     STORE(client.streams[on->slot].flags, client.streams[on->slot].flags & ~4u);
 }

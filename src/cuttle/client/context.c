@@ -325,6 +325,7 @@ CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     ENTER();
     if ((unsigned)limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    TRY(capture_forbids_unsafe());
     return REQUEST(CUTTLE_REQUEST_LIMIT_SET, NULL, limit, value);
 }
 

@@ -170,9 +170,12 @@ static CUresult resolve_side(const block_side *side, const block_copy *copy, pla
         base = host ? (uint64_t)(uintptr_t)side->host : side->device;
         *pitch = side->pitch != 0 ? side->pitch : side->x + copy->width;
         *slice = *pitch * (side->height != 0 ? side->height : copy->height);
-        /* Pitch and height bound positions even in copies of one row or slice (asked of an H200). */
-        if (base == 0 || *pitch < side->x + copy->width) return CUDA_ERROR_INVALID_VALUE;
-        if (side->height != 0 && side->height < side->y + copy->height) return CUDA_ERROR_INVALID_VALUE;
+        /* Pitch and height bound positions even in copies of one row or slice; in memory of a pool only extents (asked of an
+           H200: Dr.Jit relies on it). */
+        allocation in;
+        bool pool = !host && allocations_find(base, &in) && in.kind == ALLOCATION_POOL;
+        uint64_t right = copy->width + (pool ? 0 : side->x), bottom = copy->height + (pool ? 0 : side->y);
+        if (base == 0 || *pitch < right || (side->height != 0 && side->height < bottom)) return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t first = base + side->z * *slice + side->y * *pitch + side->x;
     uint64_t extent = (copy->depth - 1) * *slice + (copy->height - 1) * *pitch + copy->width;
@@ -207,7 +210,8 @@ CUresult block_copy_of_2d(const CUDA_MEMCPY2D *c, block_copy *to) {
 
 CUresult fill_check(const fill *of, place *found) {
     uint64_t row = of->width * of->element_bytes;
-    if (of->address % of->element_bytes != 0 || (of->height > 1 && of->pitch < row)) return CUDA_ERROR_INVALID_VALUE;
+    if (of->address % of->element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (of->height > 1 && (of->pitch < row || of->pitch % of->element_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
     return place_on_device(of->address, (of->height - 1) * of->pitch + row, found);
 }
 

@@ -134,6 +134,7 @@ CUresult cuEventQuery(CUevent hEvent) {
     ENTER_BY_HANDLE();
     TRY(event_of(hEvent, &of));
     if (of->captured) return CUDA_ERROR_CAPTURED_EVENT;
+    TRY(capture_forbids_unsafe());
     return is_complete(of) ? launch_error_take() : not_ready();
 }
 
@@ -142,6 +143,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
     ENTER_BY_HANDLE();
     TRY(event_of(hEvent, &of));
     if (of->captured) return CUDA_ERROR_CAPTURED_EVENT;
+    TRY(capture_forbids_unsafe());
     CUresult result = CUDA_SUCCESS;
     uint64_t number = LOAD(client.events[of->slot].recorded);
     if (of->recorded && LOAD(client.events[of->slot].completed) < number) {

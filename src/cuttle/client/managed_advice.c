@@ -101,6 +101,7 @@ static void say(advice *to, CUmem_advise what, CUmemLocation where) {
 
 static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise what, CUmemLocation where) {
     span pages;
+    TRY(capture_forbids_unsafe());
     TRY(managed_range(address, bytes, &pages));
     os_lock_take(&advice_lock);
     bool covered = cover(&pages);

@@ -10,6 +10,7 @@
 
 static CUresult allocate(uint64_t bytes, uint32_t kind, unsigned flags, uint64_t *address) {
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    TRY(capture_forbids_unsafe());
     TRY(REQUEST(CUTTLE_REQUEST_MEM_ALLOC, address, bytes, kind, flags, 0));
     allocations_add(&(allocation){.base = *address, .bytes = bytes, .kind = kind, .flags = flags});
     return CUDA_SUCCESS;
@@ -19,6 +20,7 @@ static CUresult allocate(uint64_t bytes, uint32_t kind, unsigned flags, uint64_t
 static CUresult release(uint64_t address, bool (*is_kind)(uint32_t)) {
     allocation found;
     if (!allocations_find(address, &found) || found.base != address || !is_kind(found.kind)) return CUDA_ERROR_INVALID_VALUE;
+    TRY(capture_forbids_unsafe());
     TRY(wait_all());
     if (found.of_graph) return REQUEST(CUTTLE_REQUEST_GRAPH_MEMORY_FREE, NULL, address);
     allocations_remove(address, NULL);
@@ -135,6 +137,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned Flags) {
     ENTER();
     if (p == NULL || bytesize == 0 || (Flags & ~15u) != 0) return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    TRY(capture_forbids_unsafe());
     uint64_t start = (uint64_t)(uintptr_t)p, first = start / PAGE * PAGE;
     uint64_t bytes = (start + bytesize - first + PAGE - 1) / PAGE * PAGE;
     if (in_arena(p)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -161,6 +164,7 @@ CUresult cuMemHostUnregister(void *p) {
     if (p == NULL || in_arena(p)) return CUDA_ERROR_INVALID_VALUE;
     if (!allocations_find_host(address, &found)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     if (found.host_start != address) return CUDA_ERROR_INVALID_VALUE;
+    TRY(capture_forbids_unsafe());
     TRY(wait_all());
     if (!os_make_private(found.host, found.bytes)) return CUDA_ERROR_OPERATING_SYSTEM;
     allocations_remove(found.base, NULL);

@@ -1,6 +1,7 @@
 /* The calls on modules, libraries, kernels and functions. */
 #include "module.h"
 #include "request.h"
+#include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
     ENTER_BY_HANDLE();
     TRY(module_of(hmod, &of));
     if (of->is_library) return CUDA_ERROR_INVALID_HANDLE;
+    TRY(capture_forbids_unsafe());
     module_unload(of);
     return CUDA_SUCCESS;
 }

@@ -65,6 +65,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *poolProps) 
     uint64_t id;
     ENTER_WITHOUT_CONTEXT();
     if (handle == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    TRY(capture_forbids_unsafe());
     if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE && poolProps->location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
     pool *made = calloc(1, sizeof *made);
@@ -166,6 +167,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
         if (result != CUDA_SUCCESS) return result;
         address = call.values[CUTTLE_REPLY_CAPTURE_ALLOC_ADDRESS];
     } else {
+        TRY(capture_forbids_unsafe());
         TRY(REQUEST(CUTTLE_REQUEST_POOL_ALLOC, &address, of->id, bytesize, on->slot));
     }
     allocations_add(&(allocation){.base = address, .bytes = bytesize, .kind = ALLOCATION_POOL, .pool = (uint64_t)(uintptr_t)of,

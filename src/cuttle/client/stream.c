@@ -8,7 +8,7 @@
 #include <string.h>
 
 stream legacy_stream = {.tag = TAG_STREAM, .slot = 0, .legacy = true, .id = 1};
-unsigned captures_active;
+unsigned captures_active, captures_running;
 
 static os_lock streams_lock = OS_LOCK_INITIAL;
 static stream *streams[CUTTLE_STREAM_SLOTS] = {&legacy_stream};
@@ -119,9 +119,24 @@ CUresult capture_conflict(stream *on, bool invalidate) {
 }
 
 CUresult capture_forbids_waiting(void) {
-    if (LIKELY(captures_active == 0)) return CUDA_SUCCESS;
+    if (LIKELY(captures_running == 0)) return CUDA_SUCCESS;
     for (uint32_t slot = 1; slot < stream_slots_used(); slot++) {
-        if (streams[slot] != NULL && streams[slot]->capturing && !streams[slot]->capture_is_loose) return capture_forbids(streams[slot]);
+        if (streams[slot] != NULL && streams[slot]->capturing) return capture_forbids(streams[slot]);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The rules of cuThreadExchangeStreamCaptureMode; which calls are unsafe was asked of an H200. */
+CUresult capture_forbids_unsafe(void) {
+    if (LIKELY(captures_active == 0)) return CUDA_SUCCESS;
+    thread_state *here = thread_enter();
+    if (here == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (here->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+    for (uint32_t slot = 1; slot < stream_slots_used(); slot++) {
+        stream *other = streams[slot];
+        if (other == NULL || !other->capturing || other->capture_thread == NULL || other->capture_is_loose) continue;
+        bool watches_all = other->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && here->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        if (other->capture_thread == here || watches_all) return capture_forbids(other);
     }
     return CUDA_SUCCESS;
 }
@@ -188,6 +203,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
     ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &of));
     TRY(capture_forbids(of));
+    TRY(capture_forbids_unsafe());
     return wait_stream(of);
 }
 
@@ -196,6 +212,7 @@ CUresult cuStreamQuery(CUstream hStream) {
     ENTER_BY_HANDLE();
     TRY(stream_resolve(hStream, &of));
     TRY(capture_forbids(of));
+    TRY(capture_forbids_unsafe());
     if (!stream_is_idle(of)) return not_ready();
     text_drain();
     return LOAD(client.status->sticky_error) != 0 ? (CUresult)client.status->sticky_error : launch_error_take();

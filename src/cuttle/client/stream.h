@@ -13,12 +13,15 @@ typedef struct stream {
     bool legacy, per_thread;
     bool capturing;
     bool capture_is_loose; /* begun with the relaxed mode: other calls are not watched */
+    CUstreamCaptureMode capture_mode;
+    struct thread_state *capture_thread; /* that began the capture here; NULL for streams that joined one */
     uint64_t id;
     context *owner;
 } stream;
 
 extern stream legacy_stream;
-extern unsigned captures_active; /* streams that capture in a mode that watches other calls */
+extern unsigned captures_active;  /* streams that capture in a mode that watches other calls */
+extern unsigned captures_running; /* in any mode */
 
 CUresult stream_resolve_slow(CUstream handle, stream **found);
 
@@ -57,5 +60,7 @@ CUresult capture_forbids(stream *on);
 /* The same without ending the other capture: for calls that only ask. */
 CUresult capture_conflict(stream *on, bool invalidate);
 CUresult capture_forbids_waiting(void); /* for the whole context */
+/* For calls that CUDA calls potentially unsafe: an error, and the end of the capture, while one watches this thread. */
+CUresult capture_forbids_unsafe(void);
 
 #endif
