@@ -10,17 +10,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-import llvmlite.binding as llvm
-
 from cuttle.abi.ptx_isa import OPCODES
 from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.errors import CuttleError
-from cuttle.lower.amdgpu.scalar_machine import ScalarMachine
+from cuttle.lower.amdgpu.compile_object import compile_object
+from cuttle.lower.amdgpu.function import FunctionWriter
+from cuttle.lower.amdgpu.module_text import ModuleText
+from cuttle.lower.amdgpu.options import AmdgpuOptions
+from cuttle.lower.amdgpu.plan import FunctionPlan
+from cuttle.lower.cpu.layout import MemoryLayout
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch, matrix_forms
 from cuttle.lower.ops.forms import Form, synthesise
+from cuttle.lower.passes.build_graph import build as build_graph
 from cuttle.ptx.ir import Immediate
 from cuttle.ptx.opcode_roots import split_opcode
+from cuttle.ptx.parser import parse_module
 
 # Families with thousands of forms that differ in one token: every nth will do.
 SPARSE = {
@@ -79,17 +84,32 @@ def chosen_forms() -> list[Form]:
     return forms
 
 
-def build(form: Form, name: str) -> tuple[str, dict[str, str], dict[str, str]]:
+EMPTY = parse_module(
+    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out) { ret; }"
+)
+
+
+def empty_plan(target: str) -> FunctionPlan:
+    """Of a kernel without code, with words for all kinds of barriers."""
+    graph = build_graph(EMPTY, EMPTY.functions["k"])
+    return FunctionPlan(EMPTY, graph, AmdgpuOptions(target), True, MemoryLayout(), 0, {}, {}, 0, 0, 8)
+
+
+def build(form: Form, name: str, writer: FunctionWriter) -> str:
     """A kernel that loads the operands, executes the form and stores the results."""
-    machine = ScalarMachine()
-    emitter = machine.emitter
+    machine, emitter = writer.machine, writer.emitter
+    machine.instruction = form.instruction
+    parameters = []
+    for at in (0, 8):
+        place = emitter.emit("ptr", 1, f"getelementptr i8, ptr addrspace(4) %parameters, i64 {at}").text
+        parameters.append(emitter.emit("ptr", 1, f"load ptr addrspace(1), ptr addrspace(4) {place}").text)
     offset = 0
 
     def operand(bits: int) -> Value:
         nonlocal offset
         storage = 8 if bits == 1 else bits
         pointer = emitter.name()
-        emitter.line(f"{pointer} = getelementptr i8, ptr addrspace(1) %in, i64 {offset}")
+        emitter.line(f"{pointer} = getelementptr i8, ptr addrspace(1) {parameters[0]}, i64 {offset}")
         offset += 16
         value = emitter.emit(f"i{storage}", 1, f"load i{storage}, ptr addrspace(1) {pointer}, align 16")
         return emitter.cast("trunc", value, "i1") if bits == 1 else value
@@ -99,7 +119,7 @@ def build(form: Form, name: str) -> tuple[str, dict[str, str], dict[str, str]]:
     widths = iter([width for _, width in form.sources])
     for slot in slots.sources:
         if slot.type == "A":
-            values.append(("?", operand(64)))
+            values.append(operand(64))
         elif slot.type == "X":
             values.append(slot.operand)
         elif isinstance(slot.operand, Immediate):
@@ -111,46 +131,33 @@ def build(form: Form, name: str) -> tuple[str, dict[str, str], dict[str, str]]:
     results = dispatch.apply(machine, form.instruction, values, [w for _, w in form.destinations], slots)
     for index, value in enumerate(results):
         pointer = emitter.name()
-        emitter.line(f"{pointer} = getelementptr i8, ptr addrspace(1) %out, i64 {16 * index}")
+        emitter.line(f"{pointer} = getelementptr i8, ptr addrspace(1) {parameters[1]}, i64 {16 * index}")
         stored = emitter.cast("zext", value, "i8") if value.type == "i1" else value
         emitter.line(f"store {stored.typed}, ptr addrspace(1) {pointer}, align 16")
-    body = "\n".join(emitter.lines)
-    text = f"define amdgpu_kernel void @{name}(ptr addrspace(1) %in, ptr addrspace(1) %out) {{\nentry:\n{body}\n  ret void\n}}"
-    return text, emitter.declarations, emitter.constants
+    body = "\n".join([*writer.allocas, "  br label %start", "start:", *emitter.lines])
+    arguments = (
+        "ptr addrspace(4) byref([16 x i8]) align 16 %parameters, ptr addrspace(4) byref([64 x i8]) align 8 %record"
+    )
+    return f"define amdgpu_kernel void @{name}({arguments}) #0 {{\nentry:\n{body}\n  ret void\n}}"
 
 
 def main() -> None:
     target_name, part, parts = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple("amdgcn-amd-amdhsa")
-    machine = target.create_target_machine(cpu=target_name, opt=1, reloc="pic")
     forms = chosen_forms()[part::parts]
+    plan = empty_plan(target_name)
     done = 0
     for start in range(0, len(forms), 100):
-        functions: list[str] = []
-        declarations: dict[str, str] = {}
-        constants: dict[str, str] = {}
+        module = ModuleText(plan.options, 4096)
         for index, form in enumerate(forms[start : start + 100]):
+            writer = FunctionWriter(plan)
             try:
-                text, declared, tables = build(form, f"k{start + index}")
+                module.functions.append(build(form, f"k{start + index}", writer))
             except CuttleError as error:
                 print(f"refused {form.name}: {error.message}")
                 continue
-            functions.append(text)
-            declarations.update(declared)
-            constants.update(tables)
+            module.take(writer)
             done += 1
-        lines = [
-            'target triple = "amdgcn-amd-amdhsa"',
-            *constants.values(),
-            *declarations.values(),
-            *functions,
-            "!0 = !{}",
-        ]
-        module = llvm.parse_assembly("\n".join(lines))
-        module.verify()
-        assert len(machine.emit_object(module)) > 1000
+        assert len(compile_object(module.text(), target_name, 0).object) > 1000
     print(f"compiled {done}")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import harness
 import pytest
+from scalar_machine import ScalarMachine
 
 from cuttle.abi import texture as facts
-from cuttle.lower.amdgpu.scalar_machine import ScalarMachine
 from cuttle.lower.ops.forms import synthesise
 
 

@@ -6,13 +6,14 @@ call through a pointer compares the handle with those of the functions that fit:
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, fits, function_symbol
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand, ValueRef
-from cuttle.ptx.ir import Function, Immediate, Prototype
+from cuttle.ptx.ir import Function, Immediate, Prototype, Symbol
 
 if TYPE_CHECKING:
     from cuttle.lower.amdgpu.nodes import NodeWriter
@@ -30,6 +31,8 @@ def emit_call(nodes: NodeWriter, node: Node) -> None:
     if name == "vprintf":
         text = e.resize(nodes.value(node.operands[0], "b64"), 64)
         result: Value | None = writer.machine.services.printf(text, printf_arguments(nodes, node.operands[1]))
+        if any(value is not None for value in node.results):
+            result = printf_result(nodes, node.operands[0], text, result)
     else:
         service, bits = DRIVER_FUNCTIONS[name]
         arguments = [e.resize(nodes.value(operand, "b64"), 64) for operand in node.operands][:4]
@@ -39,14 +42,54 @@ def emit_call(nodes: NodeWriter, node: Node) -> None:
             writer.write(value, e.resize(result, nodes.plan.graph.values[value].bits))
 
 
+def printf_result(nodes: NodeWriter, form: SsaOperand, text: Value, fits: Value | None) -> Value:
+    """What vprintf returns: the number of arguments, -1 if the buffer is full (CUDA programming guide, "Formatted Output")."""
+    e = nodes.emitter
+    known = constant_text(nodes, form)
+    count = e.const("i32", argument_count(known)) if known is not None else nodes.machine.services.count_arguments(text)
+    assert fits is not None
+    return e.select(fits, count, e.const("i32", -1))
+
+
+def argument_count(form: bytes) -> int:
+    """How many arguments a printf format takes."""
+    conversions = re.findall(rb"%%|%[^a-zA-Z%]*(?:h|l|hh|ll)?[a-zA-Z]", form)
+    return sum(1 + conversion.count(b"*") for conversion in conversions if conversion != b"%%")
+
+
+def constant_text(nodes: NodeWriter, operand: SsaOperand) -> bytes | None:
+    """The string that an operand is the address of, if it is one of the module's that nobody writes: a `$str`."""
+    if isinstance(operand, ValueRef):
+        definition = nodes.plan.graph.values[operand.id].definition
+        if isinstance(definition, Node) and definition.opcode in ("mov", "cvta") and len(definition.operands) == 1:
+            return constant_text(nodes, definition.operands[0])
+        return None
+    if not isinstance(operand, Symbol) or not operand.name.startswith("$str"):
+        return None
+    variable = nodes.plan.module.variables.get(operand.name)
+    if variable is None or variable.initial is None or variable.relocations:
+        return None
+    return variable.initial[operand.offset :].partition(b"\0")[0]
+
+
 def printf_arguments(nodes: NodeWriter, operand: SsaOperand) -> tuple[str, int] | None:
     """The local variable that holds vprintf's arguments, and the offset in it."""
-    if isinstance(operand, Immediate) and operand.bits == 0:
+    if is_null(nodes, operand):
         return None
     place = nodes.plan.places.get(operand.id) if isinstance(operand, ValueRef) else None
     if place is None or place[0] not in nodes.plan.graph.function.variables:
         nodes.machine.refuse("vprintf whose arguments are not in a local variable")
     return place
+
+
+def is_null(nodes: NodeWriter, operand: SsaOperand) -> bool:
+    """Whether an operand is the constant 0, or a register that a move set to it."""
+    if isinstance(operand, ValueRef):
+        definition = nodes.plan.graph.values[operand.id].definition
+        if not isinstance(definition, Node) or definition.opcode not in ("mov", "cvt") or definition.guard is not None:
+            return False
+        return len(definition.operands) == 1 and is_null(nodes, definition.operands[0])
+    return isinstance(operand, Immediate) and operand.bits == 0
 
 
 def emit_function_call(nodes: NodeWriter, node: Node) -> None:

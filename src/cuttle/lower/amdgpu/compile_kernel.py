@@ -30,6 +30,7 @@ from cuttle.lower.cpu.calls import formal_offsets
 from cuttle.lower.cpu.compile_kernel import called_by_name, called_functions, where_fields
 from cuttle.lower.cpu.compile_object import CodeGenerationError
 from cuttle.lower.cpu.layout import DYNAMIC_ALIGN, MemoryLayout, lay_out
+from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.ptx.address_taken import address_taken
@@ -123,6 +124,7 @@ def variable_align(module: Module, graph: Graph, name: str) -> int:
 
 def kernel_text(plan: AmdgpuPlan, kernel: str, options: AmdgpuOptions) -> str:
     """The LLVM text of a planned kernel."""
+    policy.fast_math = False
     text = ModuleText(options, plan.lds_bytes)
     write_kernel(plan.kernel, kernel, text)
     for name, function in plan.functions.items():

@@ -93,7 +93,7 @@ class Services:
         """`vprintf`: `place` is the local variable with the arguments and the offset in it (None: no arguments).
 
         How many there are only the format says, which the host reads: everything up to the variable's end goes along, or as much as
-        arguments can take.
+        arguments can take. Returns whether the record fits (i1).
         """
         e, writer = self.emitter, self.writer
         size = 0
@@ -113,7 +113,44 @@ class Services:
             return []
 
         writer.when(fits, copy, [])
-        return e.select(fits, e.const("i32", 0), e.const("i32", -1))
+        return fits
+
+    def count_arguments(self, text: Value) -> Value:
+        """How many arguments a format takes that only the program knows: a loop over its bytes.
+
+        A `%` begins a conversion and takes one, unless another follows at once; each `*` in a conversion takes one more; a letter ends it.
+        """
+        e, writer = self.emitter, self.writer
+        place, count, inside = writer.allocate("i64"), writer.allocate("i32"), writer.allocate("i1")
+        e.line(f"store {text.typed}, {place}")
+        e.line(f"store i32 0, {count}")
+        e.line(f"store i1 false, {inside}")
+        again, look, done = (writer.fresh_label(stem) for stem in ("character", "look", "counted"))
+        e.line(f"br label %{again}")
+        writer.label(again)
+        at = e.emit("i64", 1, f"load i64, {place}")
+        character = e.emit("i8", 1, f"load i8, {self.at(at)}, align 1")
+        e.line(f"br {e.icmp('eq', character, e.const('i8', 0)).typed}, label %{done}, label %{look}")
+        writer.label(look)
+        total = e.emit("i32", 1, f"load i32, {count}")
+        open_ = e.emit("i1", 1, f"load i1, {inside}")
+        percent = e.icmp("eq", character, e.const("i8", ord("%")))
+        star = e.and_(open_, e.icmp("eq", character, e.const("i8", ord("*"))))
+        lower = e.or_(character, e.const("i8", 0x20))
+        letter = e.icmp("ult", e.sub(lower, e.const("i8", ord("a"))), e.const("i8", 26))
+        # `%%`: the second one takes back what the first one counted.
+        change = e.select(
+            percent, e.select(open_, e.const("i32", -1), e.const("i32", 1)), e.cast("zext", star, "i32")
+        )  # fmt: skip
+        length = e.or_(*[e.icmp("eq", character, e.const("i8", ord(c))) for c in "hl"])
+        ends = e.and_(letter, e.not_(length))
+        following = e.select(percent, e.not_(open_), e.and_(open_, e.not_(ends)))
+        e.line(f"store {e.add(total, change).typed}, {count}")
+        e.line(f"store {following.typed}, {inside}")
+        e.line(f"store {e.add(at, e.const('i64', 1)).typed}, {place}")
+        e.line(f"br label %{again}")
+        writer.label(done)
+        return e.emit("i32", 1, f"load i32, {count}")
 
     def assertion(self, arguments: Sequence[Value]) -> None:
         """`__assertfail(message, file, line, function)`: the text and a fault."""

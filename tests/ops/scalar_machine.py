@@ -1,8 +1,4 @@
-"""A lane as a scalar: the smallest Machine with which every op function compiles for AMDGPU (wave32).
-
-It serves the compile checks of `tests/ops`; the real lowering (parameters, stack, address shapes, wave64) replaces it.
-Addresses are `(space, Value)` pairs or i64 values; shared and local ones are 32-bit offsets.
-"""
+"""A lane as a scalar, memory as the host's: enough of a Machine for texture and surface ops outside a kernel."""
 
 from __future__ import annotations
 
@@ -149,78 +145,3 @@ class ScalarMachine:
         self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
     ) -> Sequence[Value]:
         return body(operands)
-
-    def fence(self, scope: str, semantics: str) -> None:
-        self.emitter.line(f"fence {_SCOPES[scope]}{_ORDERINGS[semantics]}")
-
-    # -- lanes -------------------------------------------------------------------------------------------------------
-
-    def _call(self, result: str, name: str, *arguments: Value) -> Value:
-        self.emitter.declare(f"@{name}", f"declare {result} @{name}({', '.join(a.llvm_type for a in arguments)})")
-        text = f"call {result} @{name}({', '.join(a.typed for a in arguments)})"
-        if result != "void":
-            return self.emitter.emit(result, 1, text)
-        self.emitter.line(text)
-        return self.emitter.const("i1", 0)
-
-    def special_register(self, name: str) -> Value:
-        axis = name[-1]
-        if name.startswith("%tid."):
-            return self._call("i32", f"llvm.amdgcn.workitem.id.{axis}")
-        if name.startswith("%ctaid."):
-            return self._call("i32", f"llvm.amdgcn.workgroup.id.{axis}")
-        if name == "%laneid":
-            return self.lane_index()
-        self.refuse(f"special register {name}")
-
-    def lane_index(self) -> Value:
-        return self._call("i32", "llvm.amdgcn.mbcnt.lo", self.emitter.const("i32", -1), self.emitter.const("i32", 0))
-
-    def shuffle(self, value: Value, source_lane: Value) -> Value:
-        address = self.emitter.shl(source_lane, self.emitter.const("i32", 2))
-        return self._by_words(value, lambda word: self._call("i32", "llvm.amdgcn.ds.bpermute", address, word))
-
-    def lane_of(self, value: Value, lane: Value) -> Value:
-        return self._by_words(value, lambda word: self._call("i32", "llvm.amdgcn.readlane.i32", word, lane))
-
-    def _by_words(self, value: Value, operation: Any) -> Value:
-        """Apply a 32-bit operation to the words of a value of 16, 32 or 64 bits."""
-        emitter = self.emitter
-        bits = emitter.as_bits(value)
-        if bits.bits <= 32:
-            result = emitter.resize(operation(emitter.resize(bits, 32)), bits.bits)
-        else:
-            low = operation(emitter.cast("trunc", bits, "i32"))
-            high = operation(emitter.cast("trunc", emitter.lshr(bits, emitter.const("i64", 32)), "i32"))
-            wide = emitter.shl(emitter.cast("zext", high, "i64"), emitter.const("i64", 32))
-            result = emitter.or_(emitter.cast("zext", low, "i64"), wide)
-        return emitter.bitcast(result, value.type)
-
-    def ballot(self, predicate: Value) -> Value:
-        return self._call("i32", "llvm.amdgcn.ballot.i32", predicate)
-
-    def active_mask(self) -> Value:
-        return self.ballot(self.emitter.const("i1", 1))
-
-    # -- barriers, services, addresses -------------------------------------------------------------------------------
-
-    def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
-        self._call("void", "llvm.amdgcn.s.barrier")
-        if kind in ("sync", "arrive"):
-            return None
-        return self.emitter.const("i32" if kind == "red.popc" else "i1", 0)
-
-    def warp_sync(self, member_mask: Value) -> None:
-        self._call("void", "llvm.amdgcn.wave.barrier")
-
-    def service(self, name: str, arguments: Sequence[Value], result_bits: int = 0) -> Value | None:
-        if name == "nanosleep":
-            self._call("void", "llvm.amdgcn.s.sleep", self.emitter.const("i32", 1))
-            return None
-        self.refuse(f"service {name}")
-
-    def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
-        return address
-
-    def is_space(self, space: str, address: Value) -> Value:
-        return self.emitter.icmp("ne", address, self.emitter.const("i64", 0))
