@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 
+from cuttle.device.base import DeviceLost
 from cuttle.device.cpu.device import CpuDevice
 
 
 class RdnaDevice(CpuDevice):
     """See `device/base.py` for the contract. Ring, process and faults are the CPU device's; what executes is not."""
 
+    def start(self) -> None:
+        if find_spec("numpy") is None:
+            raise DeviceLost("emulated GPUs need NumPy: pip install 'cuttle[rdna]'")
+        super().start()
+
     def executor_command(self) -> list[str]:
-        # -S -E would lose the packages of a virtual environment; -c keeps the working folder out of the path.
+        # -P: nothing in the program's working folder may be imported.
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
         start = f"import sys; sys.path.insert(0, {package!r}); from cuttle.device.rdna.executor import main; main(sys.argv[1:])"
         return [sys.executable, "-P", "-c", start]
