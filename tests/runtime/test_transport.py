@@ -45,7 +45,9 @@ def plant_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, sh
 
     monkeypatch.setenv("CUTTLE_CACHE_DIR", str(tmp_path / "cache"))
     cache = open_default(compiler_fingerprint())
-    options = {"affine": True, "plain": False, "optimization": 2, "exact_nan": True, "block_shape": shape}
+    options = {
+        "affine": True, "plain": False, "optimization": 2, "exact_nan": True, "fast_math": False, "block_shape": shape,
+    }  # fmt: skip
     digest = blake2b(PTX.rstrip(b"\0"), digest_size=16).hexdigest()
     key = cache.key(digest, "work", repr(sorted(options.items())))
     assert cache.store(digest, key, images.build_image(tmp_path, "work", source).read_bytes())

@@ -27,7 +27,6 @@ from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.lower.passes.register_parameters import with_memory_parameters
-from cuttle.lower.plain.image_text import plain_metadata, plain_text
 from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Module
 
@@ -158,6 +157,8 @@ def compile_plain(
     module: Module, kernel: str, code: CodeOptions, *, want_ir: bool = False, want_assembly: bool = False
 ) -> CompiledImage:
     """The same by way of the plain leg, always at LLVM's level 0."""
+    from cuttle.lower.plain.image_text import plain_metadata, plain_text  # seldom needed, and workers start often
+
     try:
         program, source = plain_text(module, kernel, function_attributes(code))
     except PtxError as error:
