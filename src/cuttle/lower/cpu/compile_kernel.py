@@ -30,7 +30,9 @@ from cuttle.lower.passes.register_parameters import with_memory_parameters
 from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Module
 
-ENORMOUS_TEXT = 16_000_000
+# Sizes of text from which on the optimised tier does less: O2 takes several times as long as O1 for loops of hundreds of
+# blocks, and in the end either takes minutes.
+LARGE_TEXT, ENORMOUS_TEXT = 600_000, 16_000_000
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
 
 
@@ -141,9 +143,8 @@ def compile_kernel(
         source = kernel_text(plan, code)
     except PtxError as error:
         raise naming_kernel(error, kernel) from error
-    if len(source) > ENORMOUS_TEXT:
-        # Past this size the optimiser takes minutes.
-        code = replace(code, opt_level=0)
+    if len(source) > LARGE_TEXT:
+        code = replace(code, opt_level=min(code.opt_level, 0 if len(source) > ENORMOUS_TEXT else 1))
     try:
         compiled = compile_object(source, code, want_ir=want_ir, want_assembly=want_assembly)
         linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)

@@ -11,19 +11,6 @@ import llvmlite.binding as llvm
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 
-# The pass list of `opt_level` 1, by llvmlite's names. LICM, EarlyCSE and GVN are not to be had one by one; level 2 has
-# them, as part of LLVM's own pipeline.
-LEVEL_1_PASSES: tuple[str, ...] = (
-    "sroa",
-    "instruction_combine",
-    "simplify_cfg",
-    "new_gvn",
-    "dead_store_elimination",
-    "instruction_combine",
-    "aggressive_dce",
-    "simplify_cfg",
-)
-
 
 class CodeGenerationError(RuntimeError):
     """LLVM refused its input; the message is LLVM's, followed by the text around the place."""
@@ -33,8 +20,8 @@ class CodeGenerationError(RuntimeError):
 class CodeOptions:
     """How to compile.
 
-    `opt_level` 0: no passes and the fast instruction selector; 1: `LEVEL_1_PASSES`; 2: LLVM's O2 pipeline. Never with
-    loop vectoriser, SLP or unroller. `passes` replaces the pass list (llvmlite names) if not None. `cpu` is an LLVM CPU
+    `opt_level` 0: no passes and the fast instruction selector; 1 and 2: LLVM's pipelines O1 and O2. Never with loop
+    vectoriser, SLP or unroller. `passes` replaces the pass list (llvmlite names) if not None. `cpu` is an LLVM CPU
     name or `host`; `features` an LLVM feature string (`+avx2,-avx512f`), for `host` added to what the machine has.
     """
 
@@ -137,15 +124,13 @@ def parse(text: str) -> llvm.ModuleRef:
 
 def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, options: CodeOptions) -> None:
     """Run the passes of the options on a module, in place."""
-    tuning = llvm.PipelineTuningOptions(speed_level=2 if options.opt_level >= 2 else 0)
+    tuning = llvm.PipelineTuningOptions(speed_level=min(options.opt_level, 2))
     tuning.loop_vectorization = False
     tuning.slp_vectorization = False
     tuning.loop_interleaving = False
     tuning.loop_unrolling = False
     builder = llvm.PassBuilder(machine, tuning)
     passes = options.passes
-    if passes is None and options.opt_level == 1:
-        passes = LEVEL_1_PASSES
     if passes is None:
         # Level 0 still runs the always-inliner: helpers are written as `alwaysinline` functions.
         builder.getModulePassManager().run(module, builder)
