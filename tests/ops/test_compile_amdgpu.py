@@ -23,7 +23,7 @@ def compiled(target: str, part: int) -> int:
     command = [sys.executable, script, target, str(part), str(PARTS)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
-    allowed = re.compile("128-bit|matrix multiplication")
+    allowed = re.compile("128-bit|matrix multiplication|a store to a kernel parameter")
     refused = [line for line in result.stdout.splitlines() if line.startswith("refused") and not allowed.search(line)]
     assert not refused, refused
     found = re.search(r"compiled (\d+)", result.stdout)

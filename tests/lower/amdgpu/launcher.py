@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from cuttle.lower.passes.address_taken import address_taken
 
 from cuttle.abi.amdgpu_abi import AMDGPU_HEAP, AMDGPU_OUTPUT
 from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
@@ -17,6 +16,7 @@ from cuttle.device.rdna.memory import Memory
 from cuttle.device.rdna.program import Program, Report, load
 from cuttle.lower.amdgpu.compile_kernel import CompiledCodeObject, compile_kernel
 from cuttle.lower.amdgpu.options import AmdgpuOptions
+from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Module
 from cuttle.ptx.parser import parse_module
 
