@@ -55,8 +55,8 @@ def difference(record: Record, target: str) -> str:
     return ""
 
 
-def matrix_difference(record: MatrixRecord, target: str, calls: int) -> str:
-    """The same for a matrix instruction, for the first calls of the recording."""
+def matrix_difference(record: MatrixRecord, target: str, calls: int, *, twice: bool = False) -> str:
+    """The same for a matrix instruction, for the first calls of the recording; `twice`: executed twice, the second result counts."""
     size = len(record.results) // record.calls
     calls = min(calls, record.calls)
     if record.name.startswith("wmma.load"):
@@ -65,6 +65,10 @@ def matrix_difference(record: MatrixRecord, target: str, calls: int) -> str:
     else:
         item = matrix.recorded_of(record.name)
         text = matrix.kernel(item, "k")
+        if twice:
+            text = "\n".join(
+                f"{line}\n{line}" if line.startswith(item.spelling) else line for line in text.splitlines()
+            )
         inputs = [matrix.inputs_of(item, call, record.seed) for call in range(calls)]
     gpu = Gpu(kernels.HEADER.format(target="sm_90a") + text, target)
     out = np.zeros(calls * size, np.uint8)

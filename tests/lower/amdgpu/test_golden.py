@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lower.amdgpu.golden import check, chosen
+from cuttle.sweep.golden import matrix_records
+from tests.lower.amdgpu.golden import check, chosen, matrix_difference
 from tests.lower.amdgpu.launcher import TARGETS
 
 PARTS, MATRIX_PARTS = (
@@ -33,3 +34,13 @@ def test_a_tenth_of_the_forms(target: str, quarter: int) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_some_matrix_forms(target: str) -> None:
     assert not problems(17 * TARGETS.index(target) + 3, MATRIX_PARTS, target, of_matrices=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "name", ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"]
+)
+def test_products_that_stand_twice_in_a_kernel(name: str, target: str) -> None:
+    """They are a function of their own then."""
+    (record,) = matrix_records(pattern=f"^{name}$")
+    assert matrix_difference(record, target, 3, twice=True) == ""

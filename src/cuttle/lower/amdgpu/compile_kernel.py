@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from cuttle.abi.amdgpu_abi import AMDGPU_LAUNCH
 from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
-from cuttle.abi.targets import LDS_BYTES
+from cuttle.abi.targets import LDS_BYTES, MAX_GROUP_THREADS
 from cuttle.errors import PtxError, Where
 from cuttle.lower.amdgpu.compile_object import compile_object
 from cuttle.lower.amdgpu.link_code_object import LinkError, link_code_object
@@ -34,7 +35,7 @@ from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.ptx.address_taken import address_taken
-from cuttle.ptx.ir import Module
+from cuttle.ptx.ir import Function, Module
 
 LARGE_TEXT = 2_000_000
 
@@ -122,10 +123,16 @@ def variable_align(module: Module, graph: Graph, name: str) -> int:
     return variable.align if variable is not None else 1
 
 
+def most_threads(function: Function) -> int:
+    """Threads of the largest block that the kernel's own directives allow (`.maxntid`, `.reqntid`): fewer leave more registers."""
+    sizes = [function.directives[name] for name in ("maxntid", "reqntid") if name in function.directives]
+    return min([MAX_GROUP_THREADS, *(max(prod(size), 1) for size in sizes)])
+
+
 def kernel_text(plan: AmdgpuPlan, kernel: str, options: AmdgpuOptions) -> str:
     """The LLVM text of a planned kernel."""
     policy.fast_math = False
-    text = ModuleText(options, plan.lds_bytes)
+    text = ModuleText(options, plan.lds_bytes, most_threads(plan.kernel.graph.function))
     write_kernel(plan.kernel, kernel, text)
     for name, function in plan.functions.items():
         try:

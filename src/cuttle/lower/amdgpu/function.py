@@ -37,6 +37,7 @@ class FunctionWriter:
         self.current_label = "entry"
         self.label_count = 0
         self.slot_count = 0
+        self.outlined: dict[str, list[Value]] = {}
         self.machine = LaneMachine(self)
         self.nodes = NodeWriter(self)
         if plan.local_bytes:

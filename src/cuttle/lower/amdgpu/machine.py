@@ -9,6 +9,7 @@ from cuttle.lower.amdgpu import lanes
 from cuttle.lower.amdgpu.atomics import Atomics
 from cuttle.lower.amdgpu.barriers import Barriers
 from cuttle.lower.amdgpu.memory import Memory, Moved
+from cuttle.lower.amdgpu.outline import call_outlined, is_shared
 from cuttle.lower.amdgpu.services import Services
 from cuttle.lower.amdgpu.special import special_value
 from cuttle.lower.emit import Value
@@ -40,7 +41,9 @@ class LaneMachine:
     def outline(
         self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]
     ) -> Sequence[Value]:
-        return body(operands)
+        if not is_shared(self.writer, name):
+            return body(operands)
+        return call_outlined(self.writer, name, operands, body)
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
         raise refusal(self.instruction or "amdgpu", reason, code)

@@ -31,6 +31,7 @@ class ModuleText:
 
     options: AmdgpuOptions
     lds_bytes: int
+    most_threads: int = MAX_GROUP_THREADS
     functions: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class ModuleText:
 
     def text(self) -> str:
         threads = self.options.block_threads
-        group = f"{threads},{threads}" if threads is not None else f"1,{MAX_GROUP_THREADS}"
+        group = f"{threads},{threads}" if threads is not None else f"1,{self.most_threads}"
         size = f'"amdgpu-flat-work-group-size"="{group}"'
         kernel = f'"amdgpu-lds-size"="{self.lds_bytes}" "uniform-work-group-size"="true"'
         return "\n".join([
@@ -50,7 +51,7 @@ class ModuleText:
             *self.declarations.values(),
             *self.functions,
             f"attributes #0 = {{ nounwind {size} {kernel} {NO_HIDDEN} {FEATURES} }}",
-            f"attributes #1 = {{ nounwind noinline {size} {NO_HIDDEN} {FEATURES} }}",
+            f"attributes #1 = {{ nounwind noinline convergent {size} {NO_HIDDEN} {FEATURES} }}",
             "!0 = !{}",
             "!llvm.module.flags = !{!1}",
             f'!1 = !{{i32 1, !"amdhsa_code_object_version", i32 {100 * self.options.code_object_version}}}',
