@@ -30,8 +30,8 @@ from cuttle.lower.passes.register_parameters import with_memory_parameters
 from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Module
 
-# Sizes of text from which on the optimised tier does less: O2 takes several times as long as O1 for loops of hundreds of
-# blocks, and in the end either takes minutes.
+# Sizes of text from which on the optimised tier does less: O2 simplifies large loops that are entered in many places (at
+# resume points) again and again, several times as long as O1 takes; and in the end either takes minutes.
 LARGE_TEXT, ENORMOUS_TEXT = 600_000, 16_000_000
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
 
@@ -143,8 +143,10 @@ def compile_kernel(
         source = kernel_text(plan, code)
     except PtxError as error:
         raise naming_kernel(error, kernel) from error
-    if len(source) > LARGE_TEXT:
-        code = replace(code, opt_level=min(code.opt_level, 0 if len(source) > ENORMOUS_TEXT else 1))
+    if len(source) > ENORMOUS_TEXT:
+        code = replace(code, opt_level=0)
+    elif len(source) > LARGE_TEXT and plan.kernel.unified:
+        code = replace(code, opt_level=min(code.opt_level, 1))
     try:
         compiled = compile_object(source, code, want_ir=want_ir, want_assembly=want_assembly)
         linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)
