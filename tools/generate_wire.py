@@ -125,6 +125,7 @@ def wire_header() -> str:
     lines += [f"#define CUTTLE_{name} {literal(getattr(wire, name))}" for name in WIRE_CONSTANTS]
     lines += [
         f"#define CUTTLE_WARP_LANES {literal(kernel_abi.WARP_LANES)}",
+        f"#define CUTTLE_CLUSTER_STRIDE {literal(kernel_abi.CLUSTER_STRIDE)}",
         f"#define CUTTLE_STEP_DONE {literal(kernel_abi.STEP_DONE)}",
         f'#define CUTTLE_IMAGE_MAGIC "{kernel_abi.IMAGE_MAGIC.decode()}"',
         "",

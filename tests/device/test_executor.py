@@ -194,7 +194,7 @@ def test_assert_says_where(machine: Machine, tmp_path: Path) -> None:
     [
         (images.WILD, 0x10, 700, "access to address 0x10"),
         (images.TRAP, 0, 719, "trap at PTX line 123"),
-        (images.RECURSION, 0, 719, "stack overflow"),
+        (images.RECURSION, 0, 700, "stack overflow"),
     ],
 )
 def test_faults(machine: Machine, tmp_path: Path, source: str, parameter: int, result: int, text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.ops.dispatch import refusal
+from cuttle.lower.without_clusters import WithoutClusters
 
 ADDRESS_SPACE = {"generic": 0, "global": 1, "shared": 3, "const": 4, "param": 4, "local": 5}
 _SCOPES = {"cta": 'syncscope("workgroup") ', "cluster": 'syncscope("agent") ', "gpu": 'syncscope("agent") ', "sys": ""}
@@ -18,7 +19,7 @@ _FLOAT_TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"
                 "bf16x2": "<2 x bfloat>"}  # fmt: skip
 
 
-class ScalarMachine:
+class ScalarMachine(WithoutClusters):
     """Implements `cuttle.lower.machine.Machine` for one lane per work-item."""
 
     def __init__(self, emitter: Emitter | None = None) -> None:
@@ -111,8 +112,10 @@ class ScalarMachine:
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
+        if where is not None:
+            self.refuse("atomics of some lanes")
         emitter = self.emitter
         pointer = self._pointer(space, address)
         value = operands[0]

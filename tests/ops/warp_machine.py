@@ -89,7 +89,7 @@ class WarpMachine:
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value:  # fmt: skip
         """Additions of 64-bit words, lane after lane."""
         assert (operation, type_name) == ("add", "u64")
@@ -106,7 +106,7 @@ class WarpMachine:
             e.line(f"{element} = getelementptr i64, ptr {slot}, i64 {lane}")
             e.line(f"store {old.typed}, ptr {element}, align 8")
 
-        self._each(self._lanes(), one)
+        self._each(self._lanes(where), one)
         return e.emit("i64", LANES, f"load <{LANES} x i64>, ptr {slot}, align 64")
 
     def advance(self, address: Any, offset: int | Value) -> Any:

@@ -25,6 +25,8 @@ from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_INDEX_MASK as FUNCTI
 from cuttle.abi.wire import Field, Struct
 
 WARP_LANES = 32
+# Distance of the shared memory of two blocks of a cluster, as in the addresses of an H200 (rank << 24).
+CLUSTER_STRIDE = 1 << 24
 STEP_DONE = 0xFFFF_FFFF
 
 LAUNCH = Struct(
@@ -38,8 +40,8 @@ LAUNCH = Struct(
         Field("block", "u32", 3, "block size in threads"),
         Field("dynamic_shared_bytes", "u32"),
         Field("static_shared_bytes", "u32"),
-        Field("cluster", "u32", 3),
-        Field("flags", "u32", 1, "1 cooperative; 2 the whole grid runs on one worker"),
+        Field("cluster", "u32", 3, "blocks of a cluster in each dimension, at least 1"),
+        Field("flags", "u32", 1, "1 cooperative; 2 the whole grid runs on one worker; 4 cluster dimensions were given"),
         Field("grid_id", "u64"),
         Field("parameter_bytes", "u32"),
         Field("pad", "u32"),
@@ -53,7 +55,7 @@ BLOCK = Struct(
     128,
     (
         Field("launch", "u64", 1, "pointer to the cuttle_launch"),
-        Field("shared", "u64", 1, "pointer to the block's shared memory, 256-byte aligned"),
+        Field("shared", "u64", 1, "pointer to the block's shared memory, 256-byte aligned; CLUSTER_STRIDE bytes behind that of the block of its cluster one rank lower"),
         Field("local", "u64", 1, "pointer to local memory: thread t's part begins at t * local_bytes"),
         Field("frame", "u64", 1, "pointer to resume frames, 64-byte aligned: warp w's part begins at w * frame_bytes"),
         Field("warps", "u64", 1, "pointer to cuttle_warp[warps of the block]"),
@@ -88,6 +90,8 @@ STOPS: tuple[tuple[int, str], ...] = (
     (4, "barrier_red_or"),
     (5, "yield"),
     (6, "barrier_arrive"),  # does not wait: the executor counts the arrival and goes on with the warp
+    (7, "cluster_arrive"),  # likewise, at the barrier of the block's cluster
+    (8, "cluster_wait"),  # for the end of the phase at which the warp has arrived last
 )
 
 # Host services, in table order. Each is called once per active lane:

@@ -303,7 +303,7 @@ FAULTS: tuple[tuple[int, str, int], ...] = (
     (2, "misaligned address", 716),
     (3, "trap", 719),  # CUDA_ERROR_LAUNCH_FAILED, as hardware answers for trap
     (4, "assert", 710),
-    (5, "stack overflow", 719),
+    (5, "stack overflow", 700),  # as recorded on an H200: CUDA_ERROR_ILLEGAL_ADDRESS
     (6, "time-out", 702),
     (7, "illegal instruction", 715),
     (8, "image failed to load", 300),

@@ -340,7 +340,7 @@ FAULTS = {
     2: ("misaligned address", 716),
     3: ("trap", 719),
     4: ("assert", 710),
-    5: ("stack overflow", 719),
+    5: ("stack overflow", 700),
     6: ("time-out", 702),
     7: ("illegal instruction", 715),
     8: ("image failed to load", 300),

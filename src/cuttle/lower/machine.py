@@ -46,13 +46,34 @@ class Machine(Protocol):
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
         """One atomic read-modify-write per active lane, in lane order where addresses coincide.
 
         `operation`: `add min max and or xor exch cas inc dec` (f16/bf16/x2/f32/f64 adds by `type_name`, a PTX type).
-        Returns the old value, or None if `want_result` is false.
+        Returns the old value, or None if `want_result` is false. Lanes for which `where` (i1) does not hold leave memory
+        alone; their result is undefined.
         """
+        ...
+
+    def copy_bytes(
+        self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None
+    ) -> None:
+        """Copies `size` (i32) bytes from space `origin` to space `to`, for each active lane in turn."""
+        ...
+
+    def reduce_bytes(
+        self, operation: str, type_name: str, to: str, destination: Any, origin: str, source: Any, size: Value
+    ) -> None:
+        """Combines `size` bytes of elements with those at the destination, each as an atomic does."""
+        ...
+
+    def zero_bytes(self, space: str, address: Any, size: Value) -> None:
+        """Stores `size` (i64) zero bytes, for each active lane."""
+        ...
+
+    def address_value(self, space: str, address: Any) -> Value:
+        """An address operand as the number it is in its space (i64)."""
         ...
 
     def fence(self, scope: str, semantics: str) -> None: ...
@@ -82,7 +103,8 @@ class Machine(Protocol):
         ...
 
     def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
-        """`kind`: `sync`, `arrive`, `red.popc`, `red.and`, `red.or`. `threads` None means the whole block.
+        """`kind`: `sync`, `arrive`, `red.popc`, `red.and`, `red.or`; `cluster.arrive` and `cluster.wait` for the barrier
+        of the cluster. `threads` None means the whole block.
 
         Reductions return an i32 (popc) or i1 value.
         """
@@ -102,7 +124,24 @@ class Machine(Protocol):
         ...
 
     def is_space(self, space: str, address: Value) -> Value:
-        """`isspacep`: whether a generic address lies in the space's window (i1)."""
+        """`isspacep`: whether a generic address lies in the space's window (i1); `cluster` is shared::cluster."""
+        ...
+
+    def stack_pointer(self) -> Value:
+        """The local address (i64) behind the function's variables and what `alloca` has taken."""
+        ...
+
+    def move_stack(self, pointer: Value) -> None:
+        """Makes the active lanes' stacks end at a local address; a fault where there is not that much local memory."""
+        ...
+
+    def map_to_rank(self, address: Value, rank: Value, *, generic: bool) -> Value:
+        """`mapa`: the address of the same variable in the shared memory of the cluster's block `rank` (i32); in the
+        shared::cluster window (i32 or i64), or generic."""
+        ...
+
+    def rank_of(self, address: Value, *, generic: bool) -> Value:
+        """`getctarank`: the rank (i32) of the block in whose shared memory an address of the cluster lies."""
         ...
 
     def outline(

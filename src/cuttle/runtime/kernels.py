@@ -35,6 +35,8 @@ Shape = tuple[int, int, int]
 MAXIMUM_SHAPES = 6
 SMALL_INDEX = 2**31 - 1  # bound on grid * block that index proofs may assume
 
+USUAL_STACK_BYTES = 16 << 10  # as lower/cpu/options.py: what images have without being asked
+
 WANTED, COMPILING, READY, FAILED = range(4)
 
 FAST, OPTIMISED = 0, 2  # LLVM's level in each tier
@@ -48,12 +50,13 @@ class Image:
     there: launches that were queued before a better tier came still use them."""
 
     __slots__ = (
-        "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small", "state", "symbol_names",
-        "symbols",
+        "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small", "stack_bytes", "state",
+        "symbol_names", "symbols",
     )  # fmt: skip
 
-    def __init__(self, shape: Shape | None, small: bool) -> None:
+    def __init__(self, shape: Shape | None, small: bool, stack_bytes: int = 0) -> None:
         self.shape = shape
+        self.stack_bytes = stack_bytes  # asked for by a stack limit; 0 for the usual room
         self.small = small  # whether index proofs hold: grid * block fits 31 bits
         self.dropped = False  # its module is gone
         self.retired: list[int] = []
@@ -74,7 +77,7 @@ class Kernel:
         self.number = number
         self.module = module
         self.name = name
-        self.images: dict[tuple[Shape | None, bool], Image] = {}
+        self.images: dict[tuple[Shape | None, bool, int], Image] = {}
         self.dynamic_shared_limit = 0
         header = module.index.functions[module.index.aliases.get(name, name)].header
         self.parameters = [(parameter.offset, parameter.size_bytes) for parameter in header.parameters]
@@ -113,6 +116,7 @@ class KernelStore:
         self.epoch = 0
         # LAUNCH records seen before, by their bytes from target to flags: image index in the executor.
         self.ready_launches: dict[bytes, int] = {}
+        self.stack_bytes = 0  # of images for a stack limit beyond the usual room; 0 for all others
         self.on_change: Callable[[], None] = lambda: None
         self._shared = shared
         self._device = device
@@ -178,6 +182,13 @@ class KernelStore:
                 image.file = -1
         self.ready_launches.clear()
 
+    def set_stack_limit(self, limit_bytes: int) -> None:
+        """Launches from now on take images with stacks of that size: one image for each power of two."""
+        wanted = 0 if limit_bytes <= USUAL_STACK_BYTES else 1 << (limit_bytes - 1).bit_length()
+        if wanted != self.stack_bytes:
+            self.stack_bytes = wanted
+            self.ready_launches.clear()
+
     def forget_executor(self) -> None:
         """A fresh executor has no images."""
         self.epoch += 1
@@ -215,13 +226,13 @@ class KernelStore:
 
     def _image_for(self, kernel: Kernel, block: Shape, small: bool) -> Image:
         shape: Shape | None = block if self._specialise else None
-        image = kernel.images.get((shape, small))
+        image = kernel.images.get((shape, small, self.stack_bytes))
         if image is None:
             if shape is not None and len(kernel.images) >= MAXIMUM_SHAPES:
                 shape = None
-                image = kernel.images.get((shape, small))
+                image = kernel.images.get((shape, small, self.stack_bytes))
             if image is None:
-                image = kernel.images[shape, small] = Image(shape, small)
+                image = kernel.images[shape, small, self.stack_bytes] = Image(shape, small, self.stack_bytes)
         return image
 
     # Compilation
@@ -262,6 +273,8 @@ class KernelStore:
         if not image.small and "affine" in options:
             # No proof holds when an index may pass 2^31: such launches are rare and take the slow way.
             options["affine"] = False
+        if image.stack_bytes and "target" not in options:
+            options["stack_bytes"] = image.stack_bytes
         return options
 
     def _key(self, kernel: Kernel, image: Image, tier: int) -> str:

@@ -75,7 +75,9 @@ class Session:
     def kernels(self) -> KernelStore:
         from cuttle.runtime.kernels import KernelStore
 
-        return KernelStore(self.shared, self.device, self.memory)
+        store = KernelStore(self.shared, self.device, self.memory)
+        store.set_stack_limit(self.stack_bytes)
+        return store
 
     @cached_property
     def graphs(self) -> GraphStore:
@@ -126,6 +128,8 @@ class Session:
     def publish_limits(self) -> None:
         heap = self.heap
         self.device.set_limits(heap.address if heap else 0, heap.reserved if heap else 0, self.stack_bytes)
+        if self.has("kernels"):
+            self.kernels.set_stack_limit(self.stack_bytes)
 
     def set_heap_bytes(self, size: int) -> None:
         """Takes effect for a heap that no kernel has used yet; raises OUT_OF_MEMORY.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cuttle.abi.ptx_isa.row import Opcode
 
+_COMPLETE = ".mbarrier::complete_tx::bytes"
+_REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint]"
 _SIZES = "[.L2::cache_hint][.L2::64B|.L2::128B|.L2::256B]"
 
 ROWS: tuple[Opcode, ...] = (
@@ -22,11 +24,25 @@ ROWS: tuple[Opcode, ...] = (
            since=("8.0", "sm_90"), section="9.7.9.25.6.2"),
     Opcode("cp.async.bulk.prefetch", "asynchronous", ": A u32 b64?", syntax=("cp.async.bulk.prefetch.L2.global",),
            since=("8.0", "sm_90"), section="9.7.9.25.4.3"),
-    Opcode("cp.async.bulk.prefetch.tensor", "asynchronous", ": X*", since=("8.0", "sm_90"), section="9.7.9.25.5.4"),
+    Opcode("cp.async.bulk.prefetch.tensor", "asynchronous", ": X*", since=("8.0", "sm_90"), status="refuse", section="9.7.9.25.5.4"),
+    Opcode("cp.async.bulk", "asynchronous", ": A A u32 A b64?", "write", forms=(
+        ("bulk_group", ": A A u32 b64? u16?"), ("multicast::cluster", ": A A u32 A u16 b64?"),
+    ), syntax=(
+        f"cp.async.bulk(.shared::cluster|.shared::cta).global{_COMPLETE}[.L2::cache_hint]",
+        f"cp.async.bulk.shared::cluster.global{_COMPLETE}.multicast::cluster[.L2::cache_hint]",
+        f"cp.async.bulk.shared::cluster.shared::cta{_COMPLETE}", "cp.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint]",
+    ), since=("8.0", "sm_90"), section="9.7.9.25.4.1"),
+    Opcode("cp.reduce.async.bulk", "asynchronous", ": A A u32 A", "write", forms=(("bulk_group", ": A A u32 b64?"),), syntax=(
+        f"cp.reduce.async.bulk.shared::cluster.shared::cta{_COMPLETE}(.and|.or|.xor).b32",
+        f"cp.reduce.async.bulk.shared::cluster.shared::cta{_COMPLETE}(.add|.inc|.dec|.min|.max).u32",
+        f"cp.reduce.async.bulk.shared::cluster.shared::cta{_COMPLETE}(.add|.min|.max).s32",
+        f"cp.reduce.async.bulk.shared::cluster.shared::cta{_COMPLETE}.add.u64",
+        f"{_REDUCE}(.and|.or|.xor)(.b32|.b64)", f"{_REDUCE}(.inc|.dec).u32", f"{_REDUCE}.add(.u32|.s32|.u64|.f32|.f64)",
+        f"{_REDUCE}.add.noftz(.f16|.bf16)", f"{_REDUCE}(.min|.max)(.u32|.s32|.u64|.s64|.f16|.bf16)",
+    ), since=("8.0", "sm_90"), section="9.7.9.25.4.2"),
     *(
-        Opcode(name, "asynchronous", ": X*", "write", since=("8.0", "sm_90"), status="todo", section=section)
+        Opcode(name, "asynchronous", ": X*", "write", since=("8.0", "sm_90"), status="refuse", section=section)
         for name, section in (
-            ("cp.async.bulk", "9.7.9.25.4.1"), ("cp.reduce.async.bulk", "9.7.9.25.4.2"),
             ("cp.async.bulk.tensor", "9.7.9.25.5.2"), ("cp.reduce.async.bulk.tensor", "9.7.9.25.5.3"),
             ("tensormap.replace", "9.7.9.26"), ("tensormap.cp_fenceproxy", "9.7.13.17"),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cuttle.abi.ptx_isa.row import Opcode
 
 _SCOPE = "[.relaxed|.acquire|.release|.acq_rel][.cta|.gpu|.sys][.global|.shared]"
+_ASYNC = "red.async.relaxed.cluster[.shared::cluster].mbarrier::complete_tx::bytes"
 _COMMON = (
     "{op}" + _SCOPE + "(.and|.or|.xor)(.b32|.b64)",
     "{op}[.global|.shared].add(.u32|.s32|.u64|.f32|.f64)",
@@ -40,5 +41,18 @@ ROWS: tuple[Opcode, ...] = (
         since=("1.2", "sm_11"),
         section="9.7.13.6",
     ),
-    Opcode("red.async", "atomics", ": A T A", "write", since=("8.1", "sm_90"), status="todo", section="9.7.13.7"),
+    Opcode(
+        "red.async",
+        "asynchronous",
+        ": A T A",
+        "write",
+        syntax=(
+            f"{_ASYNC}(.inc|.dec).u32",
+            f"{_ASYNC}(.add|.min|.max)(.u32|.s32)",
+            f"{_ASYNC}(.and|.or|.xor).b32",
+            f"{_ASYNC}.add.u64",
+        ),
+        since=("8.1", "sm_90"),
+        section="9.7.13.7",
+    ),
 )

@@ -66,7 +66,6 @@ ROWS: tuple[Opcode, ...] = (
         "T: T T T",
         syntax=("clmad(.lo|.hi).u64",),
         since=("9.0", "sm_100"),
-        status="todo",
         section="9.7.1.25",
     ),
 )

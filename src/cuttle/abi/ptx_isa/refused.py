@@ -45,6 +45,13 @@ REFUSED: tuple[Refused, ...] = (
         "Work stealing between clusters exists for sm_100 and later alone.", _OLDER,
     ),
     Refused(
+        "PTX-0505", "tensor maps",
+        ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap.*"),
+        "cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%l0, {%r0}];",
+        "Copies by tensor map are not built. In compiled code they come with wgmma or tcgen05, which are refused as well; "
+        "copies without a tensor map (cp.async.bulk) work.", _OLDER,
+    ),
+    Refused(
         "PTX-0506", "kind of a texture handle", ("istypep",), "istypep.texref %p0, %l0;",
         "istypep asks what kind of handle a number is; handles carry no such mark here.",
         "No CUDA compiler writes it. Please report the program that needs it.",

@@ -40,6 +40,7 @@
 #define CUTTLE_JOB_SLOTS 16384u
 #define CUTTLE_JOBS_BYTES 0x201000u
 #define CUTTLE_WARP_LANES 32u
+#define CUTTLE_CLUSTER_STRIDE 0x1000000u
 #define CUTTLE_STEP_DONE 0xffffffffu
 #define CUTTLE_IMAGE_MAGIC "CUTTLEI1"
 
@@ -87,6 +88,8 @@ enum cuttle_stop {
     CUTTLE_STOP_BARRIER_RED_OR = 4,
     CUTTLE_STOP_YIELD = 5,
     CUTTLE_STOP_BARRIER_ARRIVE = 6,
+    CUTTLE_STOP_CLUSTER_ARRIVE = 7,
+    CUTTLE_STOP_CLUSTER_WAIT = 8,
 };
 
 enum cuttle_service {
@@ -274,7 +277,7 @@ static inline int32_t cuttle_fault_result(uint32_t fault) {
     case 2: return 716;
     case 3: return 719;
     case 4: return 710;
-    case 5: return 719;
+    case 5: return 700;
     case 6: return 702;
     case 7: return 715;
     case 8: return 300;
@@ -567,8 +570,8 @@ typedef struct cuttle_launch {
     uint32_t block[3]; /* block size in threads */
     uint32_t dynamic_shared_bytes;
     uint32_t static_shared_bytes;
-    uint32_t cluster[3];
-    uint32_t flags; /* 1 cooperative; 2 the whole grid runs on one worker */
+    uint32_t cluster[3]; /* blocks of a cluster in each dimension, at least 1 */
+    uint32_t flags; /* 1 cooperative; 2 the whole grid runs on one worker; 4 cluster dimensions were given */
     uint64_t grid_id;
     uint32_t parameter_bytes;
     uint32_t pad;
@@ -593,7 +596,7 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, workspace) == 88, "cuttle_launch.wo
 /* one per block in flight */
 typedef struct cuttle_block {
     uint64_t launch; /* pointer to the cuttle_launch */
-    uint64_t shared; /* pointer to the block's shared memory, 256-byte aligned */
+    uint64_t shared; /* pointer to the block's shared memory, 256-byte aligned; CLUSTER_STRIDE bytes behind that of the block of its cluster one rank lower */
     uint64_t local; /* pointer to local memory: thread t's part begins at t * local_bytes */
     uint64_t frame; /* pointer to resume frames, 64-byte aligned: warp w's part begins at w * frame_bytes */
     uint64_t warps; /* pointer to cuttle_warp[warps of the block] */

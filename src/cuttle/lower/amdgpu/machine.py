@@ -15,6 +15,7 @@ from cuttle.lower.amdgpu.special import special_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.passes.graph import SsaAddress
+from cuttle.lower.without_clusters import WithoutClusters
 from cuttle.ptx.ir import Instruction
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ ORDERINGS = {"weak": "monotonic", "volatile": "monotonic", "relaxed": "monotonic
              "release": "release", "acq_rel": "acq_rel", "sc": "seq_cst"}  # fmt: skip
 
 
-class LaneMachine:
+class LaneMachine(WithoutClusters):
     """Implements `cuttle.lower.machine.Machine` for one lane per work-item of a wave of 32."""
 
     def __init__(self, writer: FunctionWriter) -> None:
@@ -87,8 +88,10 @@ class LaneMachine:
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
+        if where is not None:
+            self.refuse("atomics of some lanes are not there on this device")
         number, pointer = self.memory.pointer(space, address)
         values = [self.emitter.as_bits(operand) for operand in operands]
         if values[0].bits > 64:
@@ -126,6 +129,8 @@ class LaneMachine:
     def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
         if not self.writer.plan.is_entry:
             self.refuse("a barrier in a function that is called for real")
+        if kind.startswith("cluster"):
+            self.refuse("clusters are not there on this device")
         return self.barriers.barrier(kind, barrier, threads, predicate)
 
     def warp_sync(self, member_mask: Value) -> None:
@@ -140,4 +145,4 @@ class LaneMachine:
         return self.memory.convert_address(space, address, to_generic=to_generic)
 
     def is_space(self, space: str, address: Value) -> Value:
-        return self.memory.is_space(space, address)
+        return self.memory.is_space("shared" if space == "cluster" else space, address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuttle.lower.cpu.special import AXES, CLUSTER_OF_ONE, CONSTANTS
+from cuttle.lower.cpu.special import AXES, CONSTANTS
 from cuttle.lower.emit import Value
 
 if TYPE_CHECKING:
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 # The real-time counter of all RDNA generations runs at 100 MHz: 10 ns a step, and as "clock cycles" 16 a step (1.6 GHz).
 NANOSECONDS_PER_TICK = 10
 CYCLES_PER_TICK = 16
+# A cluster of one block: what a launch without cluster dimensions has.
+CLUSTER_OF_ONE = {
+    "%is_explicit_cluster": 0, "%cluster_ctarank": 0, "%cluster_nctarank": 1,
+    "%cluster_ctaid.x": 0, "%cluster_ctaid.y": 0, "%cluster_ctaid.z": 0,
+    "%cluster_nctaid.x": 1, "%cluster_nctaid.y": 1, "%cluster_nctaid.z": 1,
+}  # fmt: skip
 
 
 def special_value(writer: FunctionWriter, name: str) -> Value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cuttle.lower.emit import Emitter, Value
+from cuttle.lower.ops.common import narrow_bf16, widen_bf16
 from cuttle.ptx.ir import TYPE_BITS
 
 RMW = {
@@ -29,6 +30,13 @@ def combine(e: Emitter, operation: str, type_name: str, old: Value, operand: Val
     signed = type_name.startswith("s")
     if type_name in ("f16x2", "bf16x2"):
         return packed(e, operation, type_name[:-2], old, operand)
+    if type_name == "bf16":
+        # By way of f32 and our own rounding: the processor's conversion to bfloat takes subnormal numbers for zero.
+        wide_a, wide_b = widen_bf16(e, old), widen_bf16(e, operand)
+        if operation == "add":
+            return narrow_bf16(e, e.binary("fadd", wide_a, wide_b))
+        name = "llvm.minimumnum" if operation == "min" else "llvm.maximumnum"
+        return narrow_bf16(e, e.intrinsic(name, [wide_a, wide_b]))
     if type_name in FLOAT:
         element = FLOAT[type_name]
         a, b = e.bitcast(old, element), e.bitcast(operand, element)

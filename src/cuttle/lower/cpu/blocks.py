@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.nodes import NodeWriter
 from cuttle.lower.cpu.plan import FULL, MASKED, KernelPlan, Stop
-from cuttle.lower.cpu.region import RegionEmitter
+from cuttle.lower.cpu.region import STOP_NUMBERS, RegionEmitter
 from cuttle.lower.cpu.shaped import operand_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
@@ -18,8 +18,9 @@ from cuttle.lower.passes.shape import LANES
 
 BARRIER_KINDS = {
     "sync": "barrier_sync", "arrive": "barrier_arrive", "red.popc": "barrier_red_popc", "red.and": "barrier_red_and",
-    "red.or": "barrier_red_or",
+    "red.or": "barrier_red_or", "cluster.arrive": "cluster_arrive", "cluster.wait": "cluster_wait",
 }  # fmt: skip
+ILLEGAL_INSTRUCTION_FAULT = 7
 
 
 class BlockWriter:
@@ -34,13 +35,13 @@ class BlockWriter:
         self.full_blocks: set[int] = set()
         self.scan_blocks: set[int] = set()
         self.scan_index: dict[int, int] = {}
-        self.barriers = region.plan.barrier_blocks()
+        self.meeting = region.plan.meeting_blocks()
 
     # -- what is reachable -------------------------------------------------------------------------------------------
 
     def ends_at(self, block: int, first: int) -> bool:
         """Whether a piece that begins at node `first` of the block stops before the block's end."""
-        return any(self.plan.is_stop(node) and node.guard is None for node in self.graph.blocks[block].nodes[first:])
+        return any(self.plan.is_stop(node) for node in self.graph.blocks[block].nodes[first:])
 
     def find_reachable(self) -> None:
         plan = self.plan
@@ -76,6 +77,8 @@ class BlockWriter:
         if start is None:
             full = [(FULL, 0, 0)] if plan.has_full else []
             return [*full, *([(MASKED, 0, 0)] if plan.options.partial_warps or not plan.has_full else [])]
+        if start.meets:
+            return [(MASKED, block, 0) for block in plan.masked]
         first = (start.version, start.block, 0 if start.loop >= 0 else start.node + 1)
         waiting = plan.pending_at(start) if start.version == MASKED else set()
         return [first, *((MASKED, block, 0) for block in waiting)]
@@ -111,9 +114,14 @@ class BlockWriter:
 
     def write_start(self, start: Stop | None) -> None:
         e, region, plan = self.emitter, self.region, self.plan
+        if start is None and plan.stack_word >= 0:
+            region.machine.lanes = Lanes() if plan.is_entry else self.lanes_of(Value("i32", "%mask"))
+            region.machine.memory.store(
+                "i64", region.machine.stack_word(), [e.const("i64", plan.own_local_bytes)], region.machine.lanes, ""
+            )
         if start is None and not plan.is_entry:
             region.add_waiting(0, Value("i32", "%mask"))
-            e.line(f"br label %S{self.scan_index[0]}")
+            e.line(f"br label %{self.scan_label(self.scan_index[0])}")
             return
         if start is None:
             if not plan.options.partial_warps and plan.has_full:
@@ -128,7 +136,7 @@ class BlockWriter:
                 e.line(f"br {whole.typed}, label %F0, label %{partial}")
                 region.label(partial)
             region.add_waiting(0, bits)
-            e.line(f"br label %S{self.scan_index[0]}")
+            e.line(f"br label %{self.scan_label(self.scan_index[0])}")
             return
         region.restore(start)
         self.nodes.current = Lanes()
@@ -136,8 +144,11 @@ class BlockWriter:
         for value in plan.recomputed_at(start):
             self.nodes.execute(plan.recomputable.node(value), blend=False)
         self.nodes.recomputing = False
+        if start.meets:
+            self.resume_meeting()
+            return
         if start.loop >= 0:
-            e.line(f"br label %F{start.block}" if start.version == FULL else "br label %S0")
+            e.line(f"br label %F{start.block}" if start.version == FULL else f"br label %{self.scan_label(0)}")
             return
         if start.version == FULL:
             self.nodes.current = Lanes()
@@ -154,10 +165,24 @@ class BlockWriter:
             slot = region.warp_slot()
             region.machine.barrier_result = region.load_warp(slot, "value")
             region.machine.lanes = self.nodes.current
-            guard = self.nodes.guard_value(node)
-            self.nodes.apply(node, blend=start.version == MASKED and self.plan.blends, guard=guard)
+            self.nodes.apply(node, blend=start.version == MASKED and self.plan.blends, guard=None)
             region.machine.barrier_result = None
         self.write_nodes(start.version, start.block, start.node + 1)
+
+    def resume_meeting(self) -> None:
+        """All lanes go on behind the barriers they stood at, each with its barrier's result."""
+        region = self.region
+        for block in sorted(self.meeting & self.plan.masked):
+            node = self.graph.blocks[block].nodes[0]
+            if all(result is None for result in node.results):
+                continue
+            behind = self.graph.blocks[block].successors[0]
+            bits = self.emitter.emit("i32", 1, f"load i32, ptr {region.mask_slot(behind)}")
+            self.nodes.current = region.machine.lanes = self.lanes_of(bits)
+            region.machine.barrier_result = region.load_warp(region.warp_slot(), "value")
+            self.nodes.apply(node, blend=True, guard=None)
+            region.machine.barrier_result = None
+        self.emitter.line(f"br label %{self.scan_label(0)}")
 
     # -- pieces ------------------------------------------------------------------------------------------------------
 
@@ -177,51 +202,30 @@ class BlockWriter:
                 if not self.plan.is_entry:
                     self.region.machine.instruction = node.instruction
                     self.region.machine.refuse("a barrier in a recursive or indirectly called function")
-                if self.write_stop(version, block, index, node):
-                    return
-                continue
+                self.write_stop(version, block, index, node)
+                return
             self.nodes.execute(node, blend=blend)
         if version == FULL:
             self.leave_full(block)
         else:
             self.leave_masked(block)
 
-    def write_stop(self, version: str, block: int, index: int, node: Node) -> bool:
-        """A barrier: true if the piece ends here, false if a guard may pass it by."""
-        e, region = self.emitter, self.region
-        machine = region.machine
+    def write_stop(self, version: str, block: int, index: int, node: Node) -> None:
+        """A barrier: the piece ends here."""
+        kind, barrier, threads, value = self.barrier_request(node)
+        self.region.stop(self.plan.stop_at(version, block, index), BARRIER_KINDS[kind], barrier, threads, value)
+
+    def barrier_request(self, node: Node) -> tuple[str, Value, Value | None, Value | None]:
+        """What a barrier asks for, for the lanes that are here: kind, number, threads, lanes whose predicate holds."""
+        machine = self.region.machine
         machine.instruction = node.instruction
         machine.lanes = self.nodes.current
-        guard = self.nodes.guard_value(node)
-        after = ""
-        if guard is not None:
-            if guard.lanes > 1:
-                bits = self.nodes.restricted(guard).bits
-                assert bits is not None
-                guard = e.icmp("ne", bits, e.const("i32", 0))
-            inside, after = region.fresh_label("barrier"), region.fresh_label("no.barrier")
-            e.line(f"br {guard.typed}, label %{inside}, label %{after}")
-            region.label(inside)
-        known = region.remember()
         slots = dispatch.signature(node.instruction)
         operands = flatten(node.operands)
         values = [self.nodes.argument(o, self.nodes.slot_type(slots, i)) for i, o in enumerate(operands)]
         dispatch.apply(machine, node.instruction, values, self.nodes.widths(node, slots), slots)
         kind, barrier, threads, value = machine.take_barrier_request()
-        stop = self.plan.stop_at(version, block, index)
-        scalar_barrier = self.scalar(barrier)
-        scalar_threads = self.scalar(threads) if threads is not None else None
-        region.stop(stop, BARRIER_KINDS[kind], scalar_barrier, scalar_threads, value)
-        if guard is None:
-            return True
-        region.recall(known)
-        region.label(after)
-        machine.lanes = self.nodes.current
-        for result, merge in zip(node.results, node.merges, strict=False):
-            if result is not None and merge is not None:
-                kept = region.conform(self.nodes.incoming(merge, result), self.plan.shape(result))
-                region.write(result, kept, blend=version == MASKED and self.plan.blends)
-        return False
+        return kind, self.scalar(barrier), self.scalar(threads) if threads is not None else None, value
 
     def scalar(self, value: Value) -> Value:
         """A barrier operand: the first active lane's."""
@@ -318,7 +322,7 @@ class BlockWriter:
                 self.pass_values(block, target, self.lanes_of(bits))
             self.region.add_waiting(target, bits)
         first = min(self.scan_index[target] for target, _ in ways)
-        self.emitter.line(f"br label %S{first}")
+        self.emitter.line(f"br label %{self.scan_label(first)}")
 
     def leave_switch(self, block: int, terminator: Switch, bits: Value | None) -> None:
         """`brx.idx` in either version (`bits` None: all lanes)."""
@@ -355,7 +359,8 @@ class BlockWriter:
         for block in self.plan.order:
             if block in self.scan_blocks:
                 self.scan_index[block] = len(self.items)
-                self.items.append(block)
+                if block not in self.meeting:  # lanes wait there for the others, see `write_meeting`
+                    self.items.append(block)
             for loop in self.plan.loops_ending_at(block):
                 if any(target in self.scan_blocks for target in self.plan.retreat_targets(loop)):
                     self.items.append(loop)
@@ -364,16 +369,12 @@ class BlockWriter:
         e, region, plan = self.emitter, self.region, self.plan
         for index, item in enumerate(self.items):
             region.label(f"S{index}")
-            following = f"S{index + 1}" if index + 1 < len(self.items) else "S.end"
-            self.following = following
+            following = self.scan_label(index + 1)
             if isinstance(item, Loop):
                 self.write_loop_end(item, following)
                 continue
             waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(item)}")
             some = e.icmp("ne", waiting, e.const("i32", 0))
-            if item in self.barriers:
-                others = self.any_waiting(block for block in self.scan_blocks if block not in self.barriers)
-                some = e.and_(some, e.icmp("eq", others, e.const("i32", 0)))
             e.line(f"br {some.typed}, label %M{item}, label %{following}")
             region.label(f"M{item}")
             region.forget()
@@ -390,12 +391,74 @@ class BlockWriter:
             self.write_nodes(MASKED, item, 0)
         region.label("S.end")
         if plan.lanes_part:
-            # Lanes that were passed by, at spin loops and at barriers, are still there.
-            waiting = self.any_waiting(self.scan_blocks)
+            # Lanes that were passed by, at spin loops, are still there.
+            waiting = self.any_waiting(self.scan_blocks - self.meeting)
             onward = region.fresh_label("idle")
-            e.line(f"br {e.icmp('ne', waiting, e.const('i32', 0)).typed}, label %S0, label %{onward}")
+            e.line(f"br {e.icmp('ne', waiting, e.const('i32', 0)).typed}, label %{self.scan_label(0)}, label %{onward}")
             region.label(onward)
+            if self.scan_blocks & self.meeting:
+                self.write_meeting()
         region.finish_warp()
+
+    def scan_label(self, index: int) -> str:
+        """The label of the scan's item with this number, or of its end."""
+        return f"S{index}" if index < len(self.items) else "S.end"
+
+    def write_meeting(self) -> None:
+        """No lane can go on but those that wait at barriers: the warp arrives, once for all of them.
+
+        They may stand at different places of the program, but not at barriers with different numbers: hardware calls
+        that an illegal instruction.
+        """
+        e, region = self.emitter, self.region
+        names = ("kind", "number", "threads", "value", "active")
+        slots = {name: region.allocate("i32") for name in names}
+        everyone = self.any_waiting(self.scan_blocks & self.meeting)
+        meet, nobody = region.fresh_label("meet"), region.fresh_label("nobody")
+        e.line(f"br {e.icmp('ne', everyone, e.const('i32', 0)).typed}, label %{meet}, label %{nobody}")
+        region.label(meet)
+        for name in names:
+            e.line(f"store i32 0, ptr {slots[name]}")
+        for block in sorted(self.scan_blocks & self.meeting):
+            waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(block)}")
+            here, following = region.fresh_label("arrive"), region.fresh_label("arrived")
+            e.line(f"br {e.icmp('ne', waiting, e.const('i32', 0)).typed}, label %{here}, label %{following}")
+            region.label(here)
+            region.forget()
+            bits = self.enter_masked(block)
+            node = self.graph.blocks[block].nodes[0]
+            self.join_meeting(slots, node, bits)
+            region.add_waiting(self.graph.blocks[block].successors[0], bits)
+            e.line(f"br label %{following}")
+            region.label(following)
+        loaded = {name: e.emit("i32", 1, f"load i32, ptr {slots[name]}") for name in names}
+        region.forget()
+        region.machine.lanes = self.lanes_of(loaded["active"])
+        region.stop(
+            self.plan.meeting_stop(), loaded["kind"], loaded["number"], loaded["threads"], loaded["value"]
+        )  # fmt: skip
+        region.label(nobody)
+
+    def join_meeting(self, slots: dict[str, str], node: Node, bits: Value) -> None:
+        """Adds the lanes at one barrier to the warp's arrival."""
+        e, region = self.emitter, self.region
+        kind, number, threads, value = self.barrier_request(node)
+        before = {name: e.emit("i32", 1, f"load i32, ptr {slot}") for name, slot in slots.items()}
+        code = e.const("i32", STOP_NUMBERS[BARRIER_KINDS[kind]])
+        first = e.icmp("eq", before["active"], e.const("i32", 0))
+        alike = e.and_(e.icmp("eq", before["number"], number), e.icmp("eq", before["kind"], code))
+        fine, illegal = region.fresh_label("alike"), region.fresh_label("illegal")
+        e.line(f"br {e.or_(first, alike).typed}, label %{fine}, label %{illegal}, !prof !10")
+        region.label(illegal)
+        region.trap(ILLEGAL_INSTRUCTION_FAULT, node.instruction.location.line)
+        region.label(fine)
+        new = {
+            "kind": code, "number": number, "threads": threads if threads is not None else e.const("i32", 0),
+            "value": e.or_(before["value"], value) if value is not None else before["value"],
+            "active": e.or_(before["active"], bits),
+        }  # fmt: skip
+        for name, slot in slots.items():
+            e.line(f"store {new[name].typed}, ptr {slot}")
 
     def any_waiting(self, blocks: Iterable[int]) -> Value:
         """Lanes that wait at any of the blocks."""
@@ -423,7 +486,7 @@ class BlockWriter:
         end = max(plan.position[block] for block in loop.blocks)
         if lanes_part:
             later = self.any_waiting(
-                block for block in self.scan_blocks if plan.position[block] > end and block not in self.barriers
+                block for block in self.scan_blocks if plan.position[block] > end and block not in self.meeting
             )
             if later.constant is None:
                 nobody = region.fresh_label("spin")
@@ -443,7 +506,7 @@ class BlockWriter:
                 stop = plan.stop_at(MASKED, target, -1, loop.index)
                 region.stop(stop, "yield", e.const("i32", 0), None, None)
             else:
-                e.line(f"br {some.typed}, label %S{self.scan_index[target]}, label %{onward}")
+                e.line(f"br {some.typed}, label %{self.scan_label(self.scan_index[target])}, label %{onward}")
             region.label(onward)
         e.line(f"br label %{following}")
 
@@ -486,4 +549,4 @@ class BlockWriter:
         index = self.scan_index.get(block)
         if index is None:
             raise AssertionError("a masked block outside the scan")
-        return f"S{index + 1}" if index + 1 < len(self.items) else "S.end"
+        return self.scan_label(index + 1)

@@ -24,7 +24,6 @@ from cuttle.ptx.ir import Function, Parameter, Prototype, Symbol
 if TYPE_CHECKING:
     from cuttle.lower.cpu.nodes import NodeWriter
 
-STACK_BYTES = 16 << 10  # local memory per thread of kernels with real calls
 BAD_TARGET_FAULT = 7
 
 
@@ -82,28 +81,28 @@ def emit_function_call(writer: NodeWriter, node: Node) -> None:
         if formals is None:
             writer.machine.refuse("an indirect call without a prototype")
     assert formals is not None
-    top = -(-plan.own_local_bytes // 16) * 16
+    top = end_of_stack(writer)
     first = 0 if shape.callee is not None else 1
     operands = list(node.operands[first:])
     for index, chunks in enumerate(shape.arguments):
-        base = top + formals.parameters[index].offset
+        base = formals.parameters[index].offset
         buffer = shape.buffers[index] if index < len(shape.buffers) else None
         for chunk in chunks:
             operand = operands.pop(0)
             if buffer is not None:
-                copy_bytes(writer, writer.region.symbol(Symbol(buffer))[0], local_at(writer, base), chunk.size)
+                copy_bytes(writer, writer.region.symbol(Symbol(buffer))[0], local_at(writer, top, base), chunk.size)
                 continue
             value = operand_value(writer.emitter, writer.shaped(operand, f"b{chunk.size * 8}"))
             value = writer.emitter.resize(value, chunk.size * 8)
-            writer.machine.store("local", chunk.size * 8, local_at(writer, base + chunk.offset), [value])
+            writer.machine.store("local", chunk.size * 8, local_at(writer, top, base + chunk.offset), [value])
     if shape.callee is not None:
         call_lanes(writer, shape.callee, writer.region.current_bits(), top)
     else:
         call_indirectly(writer, node, formals, top)
-    read_results(writer, node, formals, top + aligned_end(formals.parameters))
+    read_results(writer, node, formals, top, aligned_end(formals.parameters))
 
 
-def read_results(writer: NodeWriter, node: Node, formals: Function | Prototype, start: int) -> None:
+def read_results(writer: NodeWriter, node: Node, formals: Function | Prototype, top: Value, start: int) -> None:
     shape = node.call
     assert shape is not None
     values = list(node.results)
@@ -118,19 +117,34 @@ def read_results(writer: NodeWriter, node: Node, formals: Function | Prototype, 
         buffer = shape.result_buffers[index] if index < len(shape.result_buffers) else None
         if buffer is not None:
             size = formals.results[index].size_bytes
-            copy_bytes(writer, local_at(writer, base), writer.region.symbol(Symbol(buffer))[0], size)
+            copy_bytes(writer, local_at(writer, top, base), writer.region.symbol(Symbol(buffer))[0], size)
             continue
         for chunk in chunks:
             value = values.pop(0)
             if value is None:
                 continue
-            (loaded,) = writer.machine.load("local", chunk.size * 8, 1, local_at(writer, base + chunk.offset))
+            (loaded,) = writer.machine.load("local", chunk.size * 8, 1, local_at(writer, top, base + chunk.offset))
             bits = writer.plan.graph.values[value].bits
             writer.region.write(value, of_value(writer.emitter.resize(loaded, bits)), blend=writer.plan.blends)
 
 
-def local_at(writer: NodeWriter, offset: int) -> Shaped:
-    return uniform(writer.emitter.const("i64", offset))
+def local_at(writer: NodeWriter, top: Value, offset: int) -> Shaped:
+    e = writer.emitter
+    return uniform(e.add(top, e.const("i64", offset)) if offset else top)
+
+
+def end_of_stack(writer: NodeWriter) -> Value:
+    """Where a callee's local memory begins: behind the caller's, and behind what any lane has of `alloca`."""
+    e, plan, machine = writer.emitter, writer.plan, writer.machine
+    if plan.stack_word < 0:
+        return e.const("i64", -(-plan.own_local_bytes // 16) * 16)
+    pointers = e.splat(machine.stack_pointer(), LANES)
+    if machine.lanes.vector is not None:
+        pointers = e.select(machine.lanes.vector, pointers, e.const("i64", plan.own_local_bytes))
+    name = f"@llvm.vector.reduce.umax.v{LANES}i64"
+    e.declare(name, f"declare i64 {name}({pointers.llvm_type})")
+    highest = e.emit("i64", 1, f"call i64 {name}({pointers.typed})")
+    return e.and_(e.add(highest, e.const("i64", 15)), e.const("i64", -16))
 
 
 def copy_bytes(writer: NodeWriter, source: Shaped, destination: Shaped, size: int) -> None:
@@ -145,16 +159,16 @@ def copy_bytes(writer: NodeWriter, source: Shaped, destination: Shaped, size: in
         done += step
 
 
-def call_lanes(writer: NodeWriter, name: str, bits: Value, top: int) -> None:
+def call_lanes(writer: NodeWriter, name: str, bits: Value, top: Value) -> None:
     e = writer.emitter
-    local = e.const("i64", top) if writer.plan.is_entry else e.add(Value("i64", "%local"), e.const("i64", top))
+    local = top if writer.plan.is_entry else e.add(Value("i64", "%local"), top)
     region = writer.region
     e.line(
         f"call void @{function_symbol(name)}({region.block.typed}, {region.warp.typed}, {bits.typed}, {local.typed})"
     )
 
 
-def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototype, top: int) -> None:
+def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototype, top: Value) -> None:
     """One call per distinct target among the lanes."""
     e, region = writer.emitter, writer.region
     handles = materialise(e, writer.shaped(node.operands[0], "b64"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS, FUNCTION_HANDLE_BASE
 from cuttle.errors import PtxError, Where
-from cuttle.lower.cpu.calls import STACK_BYTES, formal_offsets, function_symbol
+from cuttle.lower.cpu.calls import formal_offsets, function_symbol
 from cuttle.lower.cpu.compile_object import (
     CodeGenerationError,
     CodeOptions,
@@ -28,11 +28,13 @@ from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.lower.passes.register_parameters import with_memory_parameters
 from cuttle.ptx.address_taken import address_taken
-from cuttle.ptx.ir import Module
+from cuttle.ptx.ir import Module, SpecialRegister
 
 # Sizes of text from which on the optimised tier does less: O2 simplifies large loops that are entered in many places (at
 # resume points) again and again, several times as long as O1 takes; and in the end either takes minutes.
 LARGE_TEXT, ENORMOUS_TEXT = 600_000, 16_000_000
+STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
+CLUSTER_OPCODES = ("mapa", "getctarank", "barrier.cluster")
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
 
 
@@ -67,21 +69,43 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
     handles = {name: FUNCTION_HANDLE_BASE | index for index, name in enumerate(address_taken(module))}
     own = lay_out(module, graph)
     layout.local = own.local
-    stride = STACK_BYTES if graphs else own.local_bytes
-    if own.local_bytes > stride:
-        stride = own.local_bytes + STACK_BYTES
-    plan = KernelPlan(module, graph, options, target, True, layout, stride, handles, {}, own.local_bytes)
+    word, own_bytes = stack_place(graph, own.local_bytes)
+    stride = options.stack_bytes if graphs or word >= 0 else own_bytes
+    if own_bytes > stride:
+        stride = own_bytes + options.stack_bytes
+    clusters = any(looks_at_clusters(each) for each in (graph, *graphs.values()))
+    plan = KernelPlan(module, graph, options, target, True, layout, stride, handles, {}, own_bytes, clusters, word)
     functions = {}
     for name, called in graphs.items():
         formals, formal_bytes = formal_offsets(called.function)
         mine = lay_out(module, called)
         local = {variable: formal_bytes + offset for variable, offset in mine.local.items()}
+        word, own_bytes = stack_place(called, formal_bytes + mine.local_bytes)
         functions[name] = KernelPlan(
             module, called, options, target, False, replace(layout, local=local), stride, handles, formals,
-            formal_bytes + mine.local_bytes,
+            own_bytes, clusters, word,
         )  # fmt: skip
     by_name = frozenset(name for each in (graph, *graphs.values()) for name in called_by_name(each))
     return ImagePlan(plan, functions, by_name)
+
+
+def stack_place(graph: Graph, local_bytes: int) -> tuple[int, int]:
+    """Where each lane notes the end of its stack (-1: the graph has no `alloca`), and the graph's local bytes with that."""
+    if not any(node.opcode in STACK_OPCODES for block in graph.blocks for node in block.nodes):
+        return -1, local_bytes
+    place = -(-local_bytes // 16) * 16
+    return place, place + 16
+
+
+def looks_at_clusters(graph: Graph) -> bool:
+    """Whether a graph has an instruction or register that is about clusters."""
+    for block in graph.blocks:
+        for node in block.nodes:
+            if node.opcode in CLUSTER_OPCODES or "shared::cluster" in node.instruction.modifiers:
+                return True
+            if any(isinstance(operand, SpecialRegister) and "cluster" in operand.name for operand in node.operands):
+                return True
+    return False
 
 
 def called_by_name(graph: Graph) -> set[str]:

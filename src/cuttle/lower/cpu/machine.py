@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cuttle.abi.kernel_abi import SERVICES
+from cuttle.abi.kernel_abi import CLUSTER_STRIDE, SERVICES
 from cuttle.lower.cpu.atomics import scalar_atomic
+from cuttle.lower.cpu.bulk import copy_lanes, reduce_lanes, zero_lanes
 from cuttle.lower.cpu.lane_loop import for_each_lane
 from cuttle.lower.cpu.memory import Address, Lanes, Memory
 from cuttle.lower.cpu.outline import call_outlined
@@ -32,6 +33,7 @@ NOTES = {
     "shared": ", !alias.scope !5, !noalias !8",
 }
 SERVICE_INDEX = {name: index for index, (name, _) in enumerate(SERVICES)}
+STACK_FAULT = 5
 ONE_WORKER = 2  # cuttle_launch.flags: the whole grid runs on one worker
 X86_PERMUTE = "@llvm.x86.avx512.vpermi2var.d.512"
 
@@ -67,7 +69,7 @@ class WarpMachine:
             index, count = self.segment
             shaped = uniform(segment_bases(self.emitter, shaped, count)[index])
         if space == "shared":
-            return Address(shaped, self.region.pointer_field("shared"))
+            return Address(shaped, self.region.shared_origin())
         if space == "param" and not self.region.plan.is_entry:
             space = "local"
         if space == "param":
@@ -233,14 +235,23 @@ class WarpMachine:
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
         e = self.emitter
+        if where is not None:
+            before, self.lanes = self.lanes, self.restricted(where)
+            old = self.atomic(
+                operation, type_name, space, address, operands, want_result=want_result, ordering=ordering, scope=scope
+            )
+            self.lanes = before
+            return old
         resolved = self.resolve(space, address)
         bits = TYPE_BITS[type_name]
         values = [e.as_bits(operand) for operand in operands]
         own_block = space == "shared"
-        unused = self.result_unused or not want_result
+        # An op function may use an atomic for more than the instruction's result (mbarrier.arrive).
+        plain_atomic = self.instruction is not None and self.instruction.opcode in ("atom", "red")
+        unused = not want_result or (self.result_unused and plain_atomic)
         self.compiler_fence()
         if unused and resolved.shaped.is_uniform and not own_block:
             combined = self.reduce_uniform(operation, type_name, values)
@@ -320,6 +331,27 @@ class WarpMachine:
             label=self.region.fresh_label, allocate=self.region.allocate,
         )  # fmt: skip
         self.compiler_fence()
+
+    def copy_bytes(
+        self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None
+    ) -> None:
+        copy_lanes(self, self.resolve(to, destination), self.resolve(origin, source), size, self.restricted(where))
+
+    def reduce_bytes(
+        self, operation: str, type_name: str, to: str, destination: Any, origin: str, source: Any, size: Value
+    ) -> None:
+        places = self.resolve(to, destination), self.resolve(origin, source)
+        reduce_lanes(self, operation, type_name, *places, size, plain=to == "shared")
+
+    def zero_bytes(self, space: str, address: Any, size: Value) -> None:
+        zero_lanes(self, self.resolve(space, address), size)
+
+    def address_value(self, space: str, address: Any) -> Value:
+        if isinstance(address, SsaAddress):
+            return operand_value(self.emitter, self.to_64(self.address_operand(address)[0]))
+        if isinstance(address, Shaped):
+            return operand_value(self.emitter, self.to_64(address))
+        return self.emitter.resize(address, 64, signed=True)
 
     def fence(self, scope: str, semantics: str) -> None:
         if scope == "cta" and semantics != "sc":
@@ -430,7 +462,7 @@ class WarpMachine:
         e = self.emitter
         wide = e.cast("sext", address, "i64")
         if space == "shared":
-            base = e.emit("i64", 1, f"ptrtoint {self.region.pointer_field('shared').typed} to i64")
+            base = e.emit("i64", 1, f"ptrtoint {self.region.shared_origin().typed} to i64")
         elif space == "local":
             base = e.emit("i64", 1, f"ptrtoint {self.region.local_pointer().typed} to i64")
             if address.lanes > 1 or not self.region.converting_bases:
@@ -445,20 +477,83 @@ class WarpMachine:
 
     def is_space(self, space: str, address: Value) -> Value:
         e = self.emitter
-        if space in ("const", "param"):
-            return e.const("i1", 0)
+        region = self.region
         if space == "shared":
-            base = e.emit("i64", 1, f"ptrtoint {self.region.pointer_field('shared').typed} to i64")
-            size: Value = e.const("i64", 256 << 10)
-        else:
-            base = e.emit("i64", 1, f"ptrtoint {self.region.local_pointer().typed} to i64")
-            size = e.const("i64", LANES * self.region.plan.layout_local_bytes)
-        inside = e.icmp("ult", e.sub(address, base), size)
-        if space in ("shared", "local"):
+            # Between guard pages: nothing else can be there, and a pointer just outside still belongs to shared memory.
+            base = e.emit("i64", 1, f"ptrtoint {region.pointer_field('shared').typed} to i64")
+            size: Value = e.cast("zext", region.shared_bytes(), "i64")
+            return e.icmp("ule", e.sub(address, base), size)
+        if space == "cluster":
+            if not region.plan.cluster_addresses:
+                return self.is_space("shared", address)
+            base = e.emit("i64", 1, f"ptrtoint {region.shared_origin().typed} to i64")
+            blocks = self.special_register("%cluster_nctarank")
+            size = e.mul(e.cast("zext", blocks, "i64"), e.const("i64", CLUSTER_STRIDE))
+            return e.and_(e.icmp("ult", e.sub(address, base), size), self.in_a_blocks_memory(address, base))
+        if space == "local":
+            base = e.emit("i64", 1, f"ptrtoint {region.local_pointer().typed} to i64")
+            return e.icmp("ult", e.sub(address, base), e.const("i64", LANES * region.plan.layout_local_bytes))
+        if space == "param":
+            base = e.emit("i64", 1, f"ptrtoint {region.parameters().typed} to i64")
+            size = e.cast("zext", region.launch_field("parameter_bytes", 0), "i64")
+            return e.icmp("ult", e.sub(address, base), size)
+        if space == "const":
+            inside: Value = e.const("i1", 0)
+            for name in region.plan.layout.symbols:
+                variable = region.plan.module.variables[name]
+                if variable.space == "const":
+                    begin = operand_value(e, region.symbol(Symbol(name, 0))[0])
+                    within = e.icmp("ult", e.sub(address, begin), e.const("i64", max(variable.size_bytes, 1)))
+                    inside = e.or_(inside, within)
             return inside
-        # global: neither shared nor local
-        other = self.is_space("local", address), self.is_space("shared", address)
-        return e.not_(e.or_(*other))
+        # global: none of the others (a kernel's parameters and constants can be read as global memory as well)
+        other = self.is_space("local", address), self.is_space("cluster", address), self.is_space("const", address)
+        return e.not_(e.or_(e.or_(*other[:2]), other[2]))
+
+    def in_a_blocks_memory(self, address: Value, base: Value) -> Value:
+        """Whether an address in the cluster's window is one that a block of it has."""
+        e = self.emitter
+        place = e.and_(e.sub(address, base), e.const("i64", CLUSTER_STRIDE - 1))
+        return e.icmp("ule", place, e.cast("zext", self.region.shared_bytes(), "i64"))
+
+    def stack_pointer(self) -> Value:
+        (word,) = self.memory.load("i64", 1, self.stack_word(), self.lanes, "")
+        return word
+
+    def move_stack(self, pointer: Value) -> None:
+        e, region = self.emitter, self.region
+        used = pointer if region.plan.is_entry else e.add(pointer, Value("i64", "%local"))
+        over = e.icmp("ugt", e.splat(used, LANES), e.const("i64", region.plan.layout_local_bytes))
+        fine, overflow = region.fresh_label("stack"), region.fresh_label("overflow")
+        bits = self.ballot(over)
+        e.line(f"br {e.icmp('eq', bits, e.const('i32', 0)).typed}, label %{fine}, label %{overflow}, !prof !10")
+        region.label(overflow)
+        assert self.instruction is not None
+        region.trap(STACK_FAULT, self.instruction.location.line)
+        region.label(fine)
+        self.memory.store("i64", self.stack_word(), [e.splat(pointer, LANES)], self.lanes, "")
+
+    def stack_word(self) -> Address:
+        """Where each lane notes the end of its stack, for functions that use `alloca`."""
+        place = self.emitter.const("i64", self.region.plan.stack_word)
+        return Address(self.add_lane_stride(uniform(place)), self.region.local_pointer())
+
+    def map_to_rank(self, address: Value, rank: Value, *, generic: bool) -> Value:
+        e = self.emitter
+        wide = e.resize(address, 64)
+        base = e.emit("i64", 1, f"ptrtoint {self.region.shared_origin().typed} to i64")
+        if generic:
+            wide = e.sub(wide, base)
+        place = e.and_(wide, e.const("i64", CLUSTER_STRIDE - 1))
+        mapped = e.or_(place, e.shl(e.resize(rank, 64), e.const("i64", CLUSTER_STRIDE.bit_length() - 1)))
+        return e.resize(e.add(mapped, base) if generic else mapped, address.bits)
+
+    def rank_of(self, address: Value, *, generic: bool) -> Value:
+        e = self.emitter
+        wide = e.resize(address, 64)
+        if generic:
+            wide = e.sub(wide, e.emit("i64", 1, f"ptrtoint {self.region.shared_origin().typed} to i64"))
+        return e.resize(e.lshr(wide, e.const("i64", CLUSTER_STRIDE.bit_length() - 1)), 32)
 
     def outline(
         self, name: str, operands: Sequence[Value], body: Callable[[Sequence[Value]], Sequence[Value]]

@@ -18,6 +18,7 @@ class CompileOptions:
     `optimization`: 0 is the fast tier, 2 the optimised one; both have the same LLVM text but for lockstep. `processor`: LLVM CPU
     name, empty for the host. `exact_nan`: NaN results as NVIDIA's. `fast_math`: approximate instructions and floating matrix
     products within PTX's bounds only.
+    `stack_bytes`: local memory of each thread of kernels whose functions are called for real, or that use `alloca`.
     """
 
     block_shape: tuple[int, int, int] | None = None
@@ -28,6 +29,7 @@ class CompileOptions:
     processor: str = ""
     exact_nan: bool = True
     fast_math: bool = False
+    stack_bytes: int = 16 << 10
 
     @property
     def block_threads(self) -> int | None:

@@ -15,15 +15,16 @@ from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.special import special_shape
 from cuttle.lower.passes import shape as shapes
 from cuttle.lower.passes.dominance import post_dominators
+from cuttle.lower.passes.find_apart_barriers import barrier_blocks, barriers_apart
 from cuttle.lower.passes.find_dirty_nans import find_dirty_nans
 from cuttle.lower.passes.find_recomputable import Recomputable
 from cuttle.lower.passes.find_spin_loops import find_spin_loops
-from cuttle.lower.passes.graph import Branch, Graph, Node, Switch, terminator_value
+from cuttle.lower.passes.graph import BARRIERS, Branch, Graph, Node, Switch, terminator_value
 from cuttle.lower.passes.infer_shapes import Facts, ShapeResult, infer_shapes
 from cuttle.lower.passes.liveness import Liveness, find_liveness, members
 from cuttle.lower.passes.loops import Loop, LoopForest, find_loops
 from cuttle.lower.passes.order_blocks import order_blocks
-from cuttle.lower.passes.shape import LANES, Shape
+from cuttle.lower.passes.shape import LANES, UNIFORM, Shape
 from cuttle.lower.passes.split_at_barriers import split_at_barriers
 from cuttle.ptx.ir import Module, Symbol
 
@@ -36,7 +37,8 @@ PHI_BUDGET = 12_000
 class Stop:
     """A place where a warp leaves the code: behind node `node` of a block, or at the end of spin loop `loop`.
 
-    `version` is the block's version; `identifier` the resume point.
+    `version` is the block's version; `identifier` the resume point. With `meets`, all lanes of the warp stand at barriers,
+    perhaps different ones (`KernelPlan.meeting_blocks`); `block` and `node` then mean nothing.
     """
 
     identifier: int
@@ -44,6 +46,7 @@ class Stop:
     block: int
     node: int
     loop: int = -1
+    meets: bool = False
 
 
 @dataclass(slots=True)
@@ -52,6 +55,8 @@ class KernelPlan:
 
     `layout_local_bytes` is the distance of two lanes' local memory, `own_local_bytes` what this graph uses of it (callees
     begin there). `formals` are the offsets of a device function's parameters and results in local memory.
+    `stack_word` is the place in local memory where a lane notes the end of its stack, -1 without `alloca`.
+    `cluster_addresses`: the kernel looks at clusters, so addresses in shared memory carry the block's rank, as on hardware.
     """
 
     module: Module
@@ -64,6 +69,8 @@ class KernelPlan:
     function_handles: dict[str, int]
     formals: dict[str, int]
     own_local_bytes: int
+    cluster_addresses: bool = False
+    stack_word: int = -1
     forest: LoopForest = field(init=False)
     order: list[int] = field(init=False)
     position: dict[int, int] = field(init=False)
@@ -92,9 +99,14 @@ class KernelPlan:
         successors = [block.successors for block in graph.blocks]
         self.forest = find_loops(successors)
         self.spin_loops = find_spin_loops(graph, self.forest)
-        if self.spin_loops:
+        has_barriers = bool(barrier_blocks(graph))
+        if self.spin_loops or has_barriers:
             self.infer(timeless=False)
             self.lanes_part = any(self.lanes_leave_apart(loop) for loop in self.spin_loops)
+            if has_barriers and not self.lanes_part:
+                post = post_dominators(successors)
+                apart = barriers_apart(graph, self.shapes.influences, list(post.idom))
+                self.lanes_part = apart or bool(self.forest.irreducible)
             if self.lanes_part and self.is_entry:
                 split_at_barriers(graph)
                 successors = [block.successors for block in graph.blocks]
@@ -138,10 +150,10 @@ class KernelPlan:
     def symbol_shape(self, symbol: Symbol) -> Shape:
         name = symbol.name
         if name in self.layout.shared:
-            return shapes.constant(self.layout.shared[name] + symbol.offset)
+            return UNIFORM if self.cluster_addresses else shapes.constant(self.layout.shared[name] + symbol.offset)
         if name in self.layout.local:
             return shapes.constant(self.layout.local[name] + symbol.offset)
-        return shapes.UNIFORM
+        return UNIFORM
 
     def shape(self, value: int) -> Shape:
         return self.shapes.shapes[value]
@@ -168,6 +180,7 @@ class KernelPlan:
         post = post_dominators([block.successors for block in self.graph.blocks])
         self.joins = {post.idom[block] for block in self.shapes.influences if 0 <= post.idom[block] < count}
         self.joins |= {loop.header for loop in self.forest.loops}
+        self.joins |= {self.graph.blocks[block].successors[0] for block in self.meeting_blocks()}
 
     def find_entered_together(self) -> None:
         """Loop headers whose phis need no blending: lanes enter the loop, and begin each round, all at once.
@@ -183,19 +196,20 @@ class KernelPlan:
                 self.entered_together.add(loop.header)
 
     def is_stop(self, node: Node) -> bool:
-        return node.opcode in ("bar", "barrier") and not node.instruction.has("warp")
+        return node.opcode in BARRIERS
 
     def find_stops(self) -> None:
         self.stops = []
         if not self.is_entry:
             return
 
-        def add(version: str, block: int, node: int, loop: int = -1) -> None:
-            self.stops.append(Stop(len(self.stops) + 1, version, block, node, loop))
+        def add(version: str, block: int, node: int, loop: int = -1, *, meets: bool = False) -> None:
+            self.stops.append(Stop(len(self.stops) + 1, version, block, node, loop, meets))
 
+        meeting = self.meeting_blocks()
         for block in self.graph.blocks:
             versions = [FULL] if self.has_full else []
-            if block.index in self.masked:
+            if block.index in self.masked and block.index not in meeting:
                 versions.append(MASKED)
             for index, node in enumerate(block.nodes):
                 if self.is_stop(node):
@@ -207,16 +221,22 @@ class KernelPlan:
                 add(FULL, header, -1, number)
             if header in self.masked:
                 add(MASKED, header, -1, number)
+        if meeting:
+            add(MASKED, -1, -1, meets=True)
 
-    def barrier_blocks(self) -> set[int]:
-        """Blocks that begin with a barrier at which lanes wait for the others of their warp (spin loops only)."""
+    def meeting_stop(self) -> Stop:
+        """The stop of warps whose lanes all stand at barriers."""
+        return next(stop for stop in self.stops if stop.meets)
+
+    def meeting_blocks(self) -> set[int]:
+        """Blocks that are a barrier at which lanes wait for the others of their warp, where these may be elsewhere."""
         if not self.lanes_part or not self.is_entry:
             return set()
-        return {block.index for block in self.graph.blocks if block.nodes and self.is_stop(block.nodes[0])}
+        return barrier_blocks(self.graph)
 
     def stop_at(self, version: str, block: int, node: int, loop: int = -1) -> Stop:
         for stop in self.stops:
-            if (stop.version, stop.block, stop.node, stop.loop) == (version, block, node, loop):
+            if (stop.version, stop.block, stop.node, stop.loop) == (version, block, node, loop) and not stop.meets:
                 return stop
         raise KeyError((version, block, node, loop))
 
@@ -232,15 +252,12 @@ class KernelPlan:
 
     def live_at(self, stop: Stop) -> int:
         """Values (as bits) that must survive a stop."""
-        if stop.loop >= 0:
+        if stop.meets:
+            live = 0
+        elif stop.loop >= 0:
             live = self.liveness.live_in[stop.block]
         else:
             live = self.liveness.live_after(stop.block, stop.node)
-            node = self.graph.blocks[stop.block].nodes[stop.node]
-            if node.guard is not None and any(result is not None for result in node.results):
-                # Which lanes get the barrier's result, and what the others keep.
-                for value in (node.guard.id, *(merge for merge in node.merges if merge is not None)):
-                    live |= 0 if self.graph.values[value].undefined else 1 << value
         if stop.version == MASKED:
             for block in self.pending_at(stop) - ({stop.block} if stop.loop < 0 else set()):
                 live |= self.liveness.live_in[block]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE, STOPS, WARP
+from cuttle.abi.kernel_abi import BLOCK, CLUSTER_STRIDE, LAUNCH, STEP_DONE, STOPS, WARP
 from cuttle.abi.wire import Field
 from cuttle.lower.cpu.avx512_emitter import Avx512Emitter
 from cuttle.lower.cpu.machine import SERVICE_INDEX, WarpMachine
@@ -223,6 +223,41 @@ class RegionEmitter:
         offset = field_offset(LAUNCH.fields, name)
         return self.once(f"l.{name}", lambda e: self.load_field(e, launch, offset, "ptr", invariant=True))
 
+    def cluster_rank(self) -> Value:
+        """`%cluster_ctarank`: the block's number in its cluster, x fastest."""
+        at = [self.block_field("ctaid", axis) for axis in range(3)]
+        size = [self.launch_field("cluster", axis) for axis in range(3)]
+
+        def rank(e: Emitter) -> Value:
+            x, y, z = (e.binary("urem", at[axis], size[axis]) for axis in range(3))
+            return e.add(x, e.mul(size[0], e.add(y, e.mul(size[1], z))))
+
+        return self.once("cluster.rank", rank)
+
+    def shared_offset(self) -> Value:
+        """Where the block's own memory begins in the shared window: rank << 24 where that matters, else 0."""
+        if not self.plan.cluster_addresses:
+            return self.emitter.const("i64", 0)
+        rank = self.cluster_rank()
+        return self.once("shared.offset", lambda e: e.mul(e.cast("zext", rank, "i64"), e.const("i64", CLUSTER_STRIDE)))
+
+    def shared_origin(self) -> Value:
+        """The pointer that shared addresses count from: the block's own shared memory, or that of its cluster's first."""
+        own = self.pointer_field("shared")
+        if not self.plan.cluster_addresses:
+            return own
+        offset = self.shared_offset()
+
+        def origin(e: Emitter) -> Value:
+            return e.emit("ptr", 1, f"getelementptr i8, {own.typed}, {e.neg(offset).typed}")
+
+        return self.once("shared.origin", origin)
+
+    def shared_bytes(self) -> Value:
+        """Static and dynamic shared memory of the block."""
+        static, dynamic = (self.launch_field(f"{kind}_shared_bytes", 0) for kind in ("static", "dynamic"))
+        return self.once("shared.bytes", lambda e: e.add(static, dynamic))
+
     def parameters(self) -> Value:
         return self.launch_pointer_field("parameters")
 
@@ -268,7 +303,8 @@ class RegionEmitter:
         space = self.symbol_space(name)
         layout = self.plan.layout
         if space == "shared":
-            return uniform(e.const("i64", layout.shared[name] + symbol.offset)), space
+            place = e.const("i64", layout.shared[name] + symbol.offset)
+            return uniform(e.add(place, self.shared_offset()) if self.plan.cluster_addresses else place), space
         if space == "local":
             return uniform(e.const("i64", layout.local[name] + symbol.offset)), space
         if space == "param" and not self.plan.is_entry:
@@ -354,8 +390,8 @@ class RegionEmitter:
             self.store_warp(slot, "stop", e.const("i32", STOP_NUMBERS["done"]))
         self.leave(STEP_DONE)
 
-    def stop(self, stop: Stop, kind: str, barrier: Value, threads: Value | None, value: Value | None) -> None:
-        """Saves what lives on and leaves the warp's code."""
+    def stop(self, stop: Stop, kind: str | Value, barrier: Value, threads: Value | None, value: Value | None) -> None:
+        """Saves what lives on and leaves the warp's code. `kind` is a name of STOPS, or its number as a value."""
         e = self.emitter
         plan = self.plan
         for value_id in plan.saved_at(stop):
@@ -370,7 +406,7 @@ class RegionEmitter:
                 e.line(f"store {mask.typed}, {self.frame_pointer(offset).typed}{PRIVATE}")
         slot = self.warp_slot()
         self.store_warp(slot, "resume", e.const("i32", stop.identifier))
-        self.store_warp(slot, "stop", e.const("i32", STOP_NUMBERS[kind]))
+        self.store_warp(slot, "stop", e.const("i32", STOP_NUMBERS[kind]) if isinstance(kind, str) else kind)
         self.store_warp(slot, "barrier", barrier)
         self.store_warp(slot, "threads", threads if threads is not None else e.const("i32", 0))
         whole = threads is None or (threads.constant is not None and threads.constant == self.options.block_threads)

@@ -25,12 +25,8 @@ LANE_MASKS = {
     "%lanemask_ge": tuple(0xFFFFFFFF & ~((1 << lane) - 1) for lane in range(LANES)),
     "%lanemask_gt": tuple(0xFFFFFFFF & ~((2 << lane) - 1) for lane in range(LANES)),
 }
-# A cluster of one block: what a launch without cluster dimensions has.
-CLUSTER_OF_ONE = {
-    "%is_explicit_cluster": 0, "%cluster_ctarank": 0, "%cluster_nctarank": 1,
-    "%cluster_ctaid.x": 0, "%cluster_ctaid.y": 0, "%cluster_ctaid.z": 0,
-    "%cluster_nctaid.x": 1, "%cluster_nctaid.y": 1, "%cluster_nctaid.z": 1,
-}  # fmt: skip
+CLUSTER_VECTORS = ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid")
+EXPLICIT_CLUSTER = 4  # cuttle_launch.flags
 CONSTANTS = {"WARP_SZ": 32, "%nsmid": 1, "%smid": 0, "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0,
              "%reserved_smem_offset_cap": 0, "%reserved_smem_offset_0": 0, "%reserved_smem_offset_1": 0}  # fmt: skip
 
@@ -105,17 +101,25 @@ def special_value(region: RegionEmitter, name: str) -> Shaped:
             return thread_value(region, axis)
         if base == "%ntid":
             return uniform(region.block_size(axis))
-        if base in ("%ctaid", "%clusterid"):
+        if base == "%ctaid":
             return uniform(region.block_field("ctaid", axis))
-        if base in ("%nctaid", "%nclusterid"):
+        if base == "%nctaid":
             return uniform(region.launch_field("grid", axis))
+        if base in CLUSTER_VECTORS:
+            return uniform(cluster_value(region, base, axis))
     if name == "%laneid":
         lanes = Shaped(None, (e.const("i32", 0),), LANE_OFFSETS)
         return lanes if region.options.affine else Shaped(e.vector_constant("i32", LANE_OFFSETS))
     if name in LANE_MASKS:
         return Shaped(e.vector_constant("i32", LANE_MASKS[name]))
-    if name in CLUSTER_OF_ONE:
-        return uniform(e.const("i1" if name == "%is_explicit_cluster" else "i32", CLUSTER_OF_ONE[name]))
+    if name == "%is_explicit_cluster":
+        bits = e.and_(region.launch_field("flags", 0), e.const("i32", EXPLICIT_CLUSTER))
+        return uniform(e.icmp("ne", bits, e.const("i32", 0)))
+    if name == "%cluster_ctarank":
+        return uniform(region.cluster_rank())
+    if name == "%cluster_nctarank":
+        x, y, z = (region.launch_field("cluster", axis) for axis in range(3))
+        return uniform(e.mul(e.mul(x, y), z))
     if name in CONSTANTS:
         return uniform(e.const("i32", CONSTANTS[name]))
     if name == "%warpid":
@@ -143,11 +147,6 @@ def special_value(region: RegionEmitter, name: str) -> Shaped:
         static = region.launch_field("static_shared_bytes", 0)
         return uniform(e.add(static, region.launch_field("dynamic_shared_bytes", 0)))
     if name in ("%envreg1", "%envreg2"):
-        # Where cooperative groups find the memory of the grid that its barrier counts in.
-        workspace = region.launch_field64("workspace")
-        part = e.lshr(workspace, e.const("i64", 32)) if name == "%envreg1" else workspace
-        return uniform(e.cast("trunc", part, "i32"))
-    if name in ("%envreg1", "%envreg2"):
         # Where cooperative groups look for the workspace of a cooperative launch: high and low half of its address.
         address = region.launch_field64("workspace")
         part = e.lshr(address, e.const("i64", 32)) if name == "%envreg1" else address
@@ -157,6 +156,18 @@ def special_value(region: RegionEmitter, name: str) -> Shaped:
     if name == "%current_graph_exec":
         return uniform(e.const("i64", 0))
     raise KeyError(name)
+
+
+def cluster_value(region: RegionEmitter, base: str, axis: int) -> Value:
+    """A vector register of clusters along an axis."""
+    e = region.emitter
+    size = region.launch_field("cluster", axis)
+    if base == "%cluster_nctaid":
+        return size
+    if base == "%cluster_ctaid":
+        return e.binary("urem", region.block_field("ctaid", axis), size)
+    whole = region.block_field("ctaid", axis) if base == "%clusterid" else region.launch_field("grid", axis)
+    return e.binary("udiv", whole, size)
 
 
 def thread_value(region: RegionEmitter, axis: int) -> Shaped:

@@ -8,6 +8,7 @@ from cuttle.lower.emit import Value
 from cuttle.lower.machine import Machine
 from cuttle.ptx.ir import Instruction
 
+CLUSTER_BARRIER = 16  # a number that no barrier of a block has
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
@@ -24,6 +25,12 @@ def bar(machine: Machine, instruction: Instruction, barrier_number: Value, *rest
 def barrier(machine: Machine, instruction: Instruction, barrier_number: Value, *rest: Value) -> Value | None:
     """`barrier`: as `bar`, also where a warp is divergent. 9.7.13.1."""
     return bar(machine, instruction, barrier_number, *rest)
+
+
+def barrier_cluster(machine: Machine, instruction: Instruction) -> None:
+    """`barrier.cluster.arrive`, `.wait`: the barrier of all threads of a cluster. 9.7.13.3."""
+    kind = "cluster.arrive" if instruction.has("arrive") else "cluster.wait"
+    machine.barrier(kind, machine.emitter.const("i32", CLUSTER_BARRIER), None)
 
 
 def bar_warp_sync(machine: Machine, instruction: Instruction, member_mask: Value) -> None:

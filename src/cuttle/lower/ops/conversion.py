@@ -256,4 +256,5 @@ def cvta(machine: Machine, instruction: Instruction, a: Value) -> Value:
 
 def isspacep(machine: Machine, instruction: Instruction, a: Value) -> Value:
     """`isspacep`: whether a generic address lies in a state space. 9.7.9.19."""
-    return machine.is_space(_space(instruction), a)
+    space = "cluster" if instruction.has("shared::cluster") else _space(instruction)
+    return machine.is_space(space, a)

@@ -30,14 +30,20 @@ def _scope(instruction: Instruction) -> str:
 
 
 def _change(machine: Machine, instruction: Instruction, address: Any, change: Value) -> Value:
+    """Add to the word of an instruction on an mbarrier; its old state."""
+    return _change_at(machine, space_of(instruction), _scope(instruction), address, change)
+
+
+def _change_at(
+    machine: Machine, space: str, scope: str, address: Any, change: Value, where: Value | None = None
+) -> Value:
     """Add to the word, complete the phase if that brought both counts to zero; the old word."""
     e = machine.emitter
 
     def add(amount: Value) -> Value:
         old = machine.atomic(
-            "add", "u64", space_of(instruction), address, [amount], want_result=True, ordering="acq_rel",
-            scope=_scope(instruction)
-        )  # fmt: skip
+            "add", "u64", space, address, [amount], want_result=True, ordering="acq_rel", scope=scope, where=where
+        )
         assert old is not None
         return old
 
@@ -105,6 +111,12 @@ def mbarrier_complete_tx(machine: Machine, instruction: Instruction, address: An
     """`mbarrier.complete_tx`: bytes have arrived. 9.7.13.16.12."""
     e = machine.emitter
     _change(machine, instruction, address, e.neg(_bytes(e, count)))
+
+
+def complete_bytes(machine: Machine, space: str, address: Any, count: Value, *, where: Value | None = None) -> None:
+    """Bytes that an asynchronous operation has brought, of each active lane, or of those for which `where` holds."""
+    e = machine.emitter
+    _change_at(machine, space, "cluster", address, e.neg(_bytes(e, count)), where)
 
 
 def mbarrier_arrive(machine: Machine, instruction: Instruction, address: Any, count: Value | None = None) -> Value:

@@ -7,8 +7,9 @@ from typing import Any
 from cuttle.lower.emit import Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops.common import type_bits
-from cuttle.ptx.ir import Instruction, Vector
+from cuttle.ptx.ir import Immediate, Instruction, Vector
 
+MAXIMUM_STACK_ALIGN = 4096  # local memory of a warp begins on a page
 _SPACES = ("global", "shared", "local", "const", "param")
 
 
@@ -84,3 +85,36 @@ def discard(machine: Machine, instruction: Instruction, address: Any, size: Any)
 def createpolicy(machine: Machine, instruction: Instruction, *operands: Any) -> Value:
     """`createpolicy`: an opaque number, which no access looks at. 9.7.9.18."""
     return machine.emitter.const("i64", 0)
+
+
+def mapa(machine: Machine, instruction: Instruction, address: Value, rank: Value) -> Value:
+    """`mapa`: where another block of the cluster has a shared variable. 9.7.9.23."""
+    mapped = machine.map_to_rank(address, rank, generic=space_of(instruction) == "generic")
+    return machine.emitter.resize(mapped, type_bits(instruction.type))
+
+
+def getctarank(machine: Machine, instruction: Instruction, address: Value) -> Value:
+    """`getctarank`: which block of the cluster has an address. 9.7.9.24."""
+    return machine.rank_of(address, generic=space_of(instruction) == "generic")
+
+
+def alloca(machine: Machine, instruction: Instruction, size: Value, align: Any = None) -> Value:
+    """`alloca`: `size` bytes of the function's stack frame, as a local address, aligned to 8 bytes or more. 9.7.17.3."""
+    e = machine.emitter
+    bytes_align = max(align.bits if isinstance(align, Immediate) else 0, 8)
+    if bytes_align > MAXIMUM_STACK_ALIGN or bytes_align & (bytes_align - 1):
+        machine.refuse(f"alloca aligned to {bytes_align} bytes")
+    start = e.add(machine.stack_pointer(), e.const("i64", bytes_align - 1))
+    start = e.and_(start, e.const("i64", -bytes_align & (1 << 64) - 1))
+    machine.move_stack(e.add(start, e.resize(size, 64)))
+    return e.resize(start, type_bits(instruction.type))
+
+
+def stacksave(machine: Machine, instruction: Instruction) -> Value:
+    """`stacksave`: where the stack ends now. 9.7.17.1."""
+    return machine.emitter.resize(machine.stack_pointer(), type_bits(instruction.type))
+
+
+def stackrestore(machine: Machine, instruction: Instruction, pointer: Value) -> None:
+    """`stackrestore`: back to where `stacksave` found the end of the stack. 9.7.17.2."""
+    machine.move_stack(machine.emitter.resize(pointer, 64))

@@ -203,6 +203,24 @@ class Sampler:
             result.append(self.as_float(raw, outside) if as_float else raw)
         return result
 
+    def fetch_by_number(self, indices: Sequence[Value], as_float: bool, channels: Sequence[int]) -> list[Value]:
+        """Integer coordinates: 0 outside, where clamping was asked for as well (recorded, tests/ptx/texture/tex.ptx)."""
+        e = self.emitter
+        outside: Value = e.const("i1", 0)
+        bounded: list[Value] = []
+        for axis, index in enumerate(indices):
+            there = e.icmp("ult", index, self.size(axis))
+            outside = e.or_(outside, e.not_(there))
+            bounded.append(e.select(there, index, e.const("i32", 0)))
+        address = self.address(bounded)
+        inside = e.const("i1", 0)
+        result = []
+        for channel in channels:
+            raw = self.read(address, inside, channel)
+            value = self.as_float(raw, inside) if as_float else raw
+            result.append(e.select(outside, e.const(value.type, 0), value))
+        return result
+
     def filtered(self, texels: Sequence[Value]) -> list[Value]:
         """Linear interpolation where the sampler asks for it, else the nearest texel, as float."""
         e = self.emitter

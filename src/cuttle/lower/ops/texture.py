@@ -62,7 +62,7 @@ def tex(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Val
     access, coordinates = _sampler(machine, instruction, operands)
     as_float = instruction.types[0] in ("f32", "f16", "f16x2")
     if instruction.type != "f32":
-        return _deliver(machine, instruction, access.fetch(coordinates, as_float, range(CHANNELS)))
+        return _deliver(machine, instruction, access.fetch_by_number(coordinates, as_float, range(CHANNELS)))
     texels = [access.to_texels(axis, coordinate) for axis, coordinate in enumerate(coordinates)]
     if as_float:
         return _deliver(machine, instruction, access.filtered(texels))

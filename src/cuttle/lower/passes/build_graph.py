@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cuttle.errors import PtxError, Where
 from cuttle.lower.passes.build_ssa import Flow, Raw, build_ssa
 from cuttle.lower.passes.dominance import predecessors_of, reverse_post_order
 from cuttle.lower.passes.graph import (
+    BARRIERS,
     CARRY,
     Branch,
     CallShape,
@@ -115,6 +118,8 @@ class _FlowReader:
                     self._finish(Exit(opcode))
                 else:
                     self._guarded_exit(statement)
+            elif opcode in BARRIERS and statement.guard is not None:
+                self._guarded_barrier(statement, shapes.get(position))
             else:
                 self.bodies[-1].append(self._take_apart(statement, shapes.get(position)))
                 if opcode == "trap" and statement.guard is None:
@@ -181,6 +186,18 @@ class _FlowReader:
         self._finish(Branch(predicate, guard.negated, block + 1, block + 2, statement.has("uni")))
         self._start(f"{statement.opcode}{statement.location.line}")
         self._finish(Exit(statement.opcode))
+        self._start(f"line{statement.location.line}")
+
+    def _guarded_barrier(self, statement: Instruction, shape: CallShape | None) -> None:
+        """Lanes that a guard sends past a barrier wait elsewhere: a branch, like any other."""
+        guard = statement.guard
+        assert guard is not None
+        block = len(self.bodies) - 1
+        predicate = ValueRef(self._number(guard.register.name))
+        self._finish(Branch(predicate, guard.negated, block + 1, block + 2))
+        self._start(f"{statement.opcode}{statement.location.line}")
+        self.bodies[-1].append(self._take_apart(replace(statement, guard=None), shape))
+        self._finish(Jump(block + 2))
         self._start(f"line{statement.location.line}")
 
     def _resolve(self) -> list[Terminator]:

@@ -10,7 +10,7 @@ Invariants after `build`:
 * An edge that leaves a loop leads to a block that has no other predecessor, and a value defined in a loop is used
   outside it only through a phi of such a block (LCSSA). An edge into a loop header comes from a block with one successor,
   and a header has exactly one predecessor outside its loop (irreducible loops: see `loops.py`, they have no preheader).
-* Guarded `bra`, `brx.idx`, `ret`, `exit` and `call` have become branches; all other guarded instructions are nodes with
+* Guarded `bra`, `brx.idx`, `ret`, `exit`, `call` and barriers have become branches; all other guarded instructions are nodes with
   `guard` set. For these, `merges[i]` is the value that lanes with a false guard keep in `results[i]`.
 """
 
@@ -20,6 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cuttle.ptx.ir import Function, Immediate, Instruction, Label, Sink, SpecialRegister, Symbol
+
+BARRIERS = ("bar", "barrier", "barrier.cluster")
+"""Opcodes at which a warp may wait for others of its block or cluster."""
 
 CARRY = "%cc"
 """The pseudo register (type pred) of the carry flag CC.CF: last source of `addc`..., last result of `add.cc`..."""

@@ -38,7 +38,7 @@ UNIFORM_RESULT = frozenset({"activemask"})
 LANE_RESULT = frozenset({
     "shfl", "match", "elect.sync", "call", "atom", "multimem.ld_reduce", "tex", "tld4", "suld", "ldmatrix", "movmatrix",
     "mma", "mma.sp", "mma.sp::ordered_metadata", "wmma.load", "wmma.mma", "wmma.store",
-    "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.test_wait", "mbarrier.try_wait",
+    "alloca", "stacksave", "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.test_wait", "mbarrier.try_wait",
 })  # fmt: skip
 
 

@@ -1,26 +1,21 @@
-"""Puts every barrier at the start of a block of its own.
+"""Puts every barrier into a block of its own.
 
-Where lanes of a warp may be at different places for long (spin loops), those that reach a barrier wait *at its block*
-until no other lane of the warp can go on; only then does the warp arrive.
+Where lanes of a warp may be at different places for long (spin loops, barriers under divergence), those that reach a barrier
+wait *at its block* until no other lane of the warp can go on; only then does the warp arrive, once for all its lanes.
 """
 
 from __future__ import annotations
 
-from cuttle.lower.passes.graph import Block, Graph, Jump
-
-BARRIERS = ("bar", "barrier")
+from cuttle.lower.passes.graph import BARRIERS, Block, Graph, Jump
 
 
 def split_at_barriers(graph: Graph) -> None:
-    """Splits blocks in place; the graph's invariants hold afterwards."""
+    """Splits blocks in place; the graph's invariants hold afterwards. A barrier's block jumps to what comes behind it."""
     for block in list(graph.blocks):
-        index = len(block.nodes) - 1
-        while index > 0:
+        for index in range(len(block.nodes) - 1, -1, -1):
             if block.nodes[index].opcode in BARRIERS:
+                split(graph, block, index + 1)
                 split(graph, block, index)
-            index -= 1
-        if block.index == 0 and block.nodes and block.nodes[0].opcode in BARRIERS:
-            split(graph, block, 0)
 
 
 def split(graph: Graph, block: Block, index: int) -> None:

@@ -16,6 +16,7 @@ from cuttle.lower.emit import Value
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.plain.places import AXES, Place, Structures
 from cuttle.lower.plain.program import CARRY, Activation, Program
+from cuttle.lower.without_clusters import WithoutClusters
 from cuttle.ptx.ir import TYPE_BITS, Instruction
 
 SHARED_WINDOW_BYTES = 256 << 10
@@ -31,7 +32,7 @@ CONSTANT_REGISTERS = {
 }  # fmt: skip
 
 
-class LaneMachine(Structures):
+class LaneMachine(Structures, WithoutClusters):
     """See `lower/machine.py` for what each method means."""
 
     def __init__(self, program: Program, activation: Activation) -> None:
@@ -131,8 +132,10 @@ class LaneMachine(Structures):
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
+        if where is not None:
+            self.refuse("atomics of some lanes are not there on this device")
         return scalar_atomic(
             self.emitter, operation, type_name, self.pointer(space, address),
             [self.emitter.as_bits(operand) for operand in operands], plain=False, ordering="acq_rel",
@@ -234,6 +237,8 @@ class LaneMachine(Structures):
 
     def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
         """Notes the request; when the barrier is passed the op is applied again, with `barrier_result` (i32)."""
+        if kind.startswith("cluster"):
+            self.refuse("clusters are not there on this device")
         self.barrier_request = (kind, barrier, threads, predicate)
         if not kind.startswith("red"):
             return None
@@ -269,7 +274,7 @@ class LaneMachine(Structures):
         e = self.emitter
         if space in ("const", "param"):
             return e.const("i1", 0)
-        if space == "shared":
+        if space in ("shared", "cluster"):
             return e.icmp("ult", e.sub(address, self.window("shared")), e.const("i64", SHARED_WINDOW_BYTES))
         if space == "local":
             return e.icmp("ult", e.sub(address, self.window("local")), e.const("i64", self.program.local_bytes))

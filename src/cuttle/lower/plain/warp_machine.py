@@ -24,10 +24,11 @@ from cuttle.lower.plain.lane_loops import (
 from cuttle.lower.plain.lane_machine import LANE_MASKS, SHARED_WINDOW_BYTES
 from cuttle.lower.plain.places import LANES, Place, Structures
 from cuttle.lower.plain.program import CARRY, Activation, Program
+from cuttle.lower.without_clusters import WithoutClusters
 from cuttle.ptx.ir import TYPE_BITS, Instruction
 
 
-class WarpMachine(Structures):
+class WarpMachine(Structures, WithoutClusters):
     """See `lower/machine.py` for what each method means."""
 
     def __init__(self, program: Program, activation: Activation) -> None:
@@ -105,8 +106,10 @@ class WarpMachine(Structures):
 
     def atomic(
         self, operation: str, type_name: str, space: str, address: Any, operands: Sequence[Value], *,
-        want_result: bool, ordering: str, scope: str
+        want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
+        if where is not None:
+            self.refuse("atomics of some lanes are not there on this device")
         self.refuse("an atomic operation of a whole warp")
         return None
 
@@ -174,7 +177,7 @@ class WarpMachine(Structures):
 
     def is_space(self, space: str, address: Value) -> Value:
         e = self.emitter
-        if space != "shared":
+        if space not in ("shared", "cluster"):
             self.refuse(f"a look at whether addresses are {space} ones, for a whole warp")
         base = self.block_word(wire.KERNEL_BLOCK_SHARED_AT, "i64")
         return e.icmp("ult", e.sub(address, base), e.const("i64", SHARED_WINDOW_BYTES))

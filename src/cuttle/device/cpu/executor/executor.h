@@ -16,7 +16,7 @@
 
 #define MAXIMUM_WORKERS 256
 #define FAULT_EXIT_CODE 70
-#define NATIVE_STACK_BYTES ((size_t)16 << 20)
+#define NATIVE_STACK_BYTES ((size_t)256 << 20) /* reserved, not taken: deep recursion with a large stack limit */
 
 typedef uint64_t (*blocks_function)(cuttle_block *block, uint64_t begin, uint64_t end);
 typedef uint32_t (*step_function)(cuttle_block *block, uint32_t warp, uint32_t resume);
@@ -56,16 +56,39 @@ typedef struct guarded_buffer {
     size_t bytes;
 } guarded_buffer;
 
+#define MAXIMUM_CLUSTER 16
+
+/* Blocks that run together on one worker, may wait for each other and see each other's shared memory. A block outside of
+ * clusters is one by itself. */
+typedef struct cluster {
+    uint32_t blocks;
+    uint32_t left; /* blocks that are not finished */
+    uint32_t warps; /* of all blocks */
+    uint32_t arrived; /* warps, at the cluster's barrier in this phase */
+    uint32_t finished; /* warps that are done: they count as arrived from then on */
+    uint32_t phase;
+    bool moved; /* a warp of it could run in this round of the worker */
+    uint8_t *memory; /* shared memory of all blocks, CUTTLE_CLUSTER_STRIDE apart */
+    size_t bytes; /* that are there of each block's shared memory */
+    uint32_t capacity; /* blocks there is room for in it */
+    struct block_slot *slots[MAXIMUM_CLUSTER];
+    struct cluster *next;
+} cluster;
+
 /* One block in flight with everything it needs; reused. */
 typedef struct block_slot {
     cuttle_block block;
+    cluster *cluster;
+    cluster own; /* where the block is in no cluster */
     guarded_buffer shared;
     guarded_buffer local;
     guarded_buffer frame;
     guarded_buffer warps;
     barrier_state barriers[BARRIERS];
-    uint8_t *waiting; /* per warp: 1 + barrier number while it waits, 0 otherwise */
+    uint8_t *waiting; /* per warp: 1 + barrier number while it waits (BARRIERS: the cluster's), 0 otherwise */
+    uint32_t *cluster_phases; /* per warp: the phase of the cluster's barrier that begins when its last arrival counts */
     uint32_t waiting_capacity;
+    bool scheduled; /* carried on by schedule.c: the fields around here hold */
     uint32_t next_warp; /* where the round robin goes on */
     uint32_t finished; /* warps that are done */
     struct block_slot *next;
@@ -79,6 +102,7 @@ typedef struct worker {
     const image *running; /* likewise */
     const char *activity; /* "copy" and the like while no kernel runs */
     block_slot *spare; /* block slots not in use */
+    cluster *spare_clusters;
     uint8_t *stack_low; /* lowest usable address of the native stack */
     void *signal_stack;
 } worker;
@@ -128,9 +152,18 @@ const char *json_next(const char *element); /* next element, or NULL */
 void run_launch(const cuttle_record_launch *record, const uint8_t *parameters);
 
 /* schedule.c: carries a block on by the general rules. */
-enum block_outcome { BLOCK_FINISHED, BLOCK_ADVANCED, BLOCK_ONLY_YIELDED };
+enum block_outcome { BLOCK_FINISHED, BLOCK_ADVANCED, BLOCK_ONLY_YIELDED, BLOCK_WAITS_FOR_CLUSTER };
 void schedule_adopt(block_slot *slot, uint32_t warps);
 enum block_outcome schedule_block(block_slot *slot, const image *of, uint32_t warps);
+
+/* cluster.c */
+cluster *cluster_take(worker *self, uint32_t blocks, uint32_t warps, size_t shared_bytes);
+void cluster_return(worker *self, cluster *of);
+void cluster_begin(cluster *of, uint32_t blocks, uint32_t warps);
+void cluster_arrive(block_slot *slot, uint32_t warp);
+bool cluster_must_wait(const block_slot *slot, uint32_t warp);
+void cluster_finish(cluster *of, const block_slot *slot, uint32_t warp);
+void cluster_finish_block(cluster *of);
 
 /* memory.c: buffers of workers, and the heap behind device malloc. */
 void buffer_reserve(guarded_buffer *buffer, size_t bytes);

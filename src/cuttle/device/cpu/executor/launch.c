@@ -18,6 +18,8 @@ struct launch_state {
     cuttle_launch launch;
     image *image;
     uint64_t blocks;
+    uint32_t cluster_blocks;
+    uint64_t units; /* clusters, which are handed out as a whole; blocks where there are none */
     uint64_t chunk;
     uint32_t warps;
     size_t shared_bytes;
@@ -50,6 +52,8 @@ static block_slot *take_slot(worker *self, const launch_state *state)
     slot->block.warps = (uint64_t)(uintptr_t)slot->warps.memory;
     slot->block.worker = (uint64_t)(uintptr_t)self;
     slot->block.local_limit = state->image->local_bytes;
+    slot->cluster = &slot->own;
+    slot->scheduled = false;
     slot->next = NULL;
     return slot;
 }
@@ -135,6 +139,23 @@ static void flight_add(flight *in_flight, block_slot *slot)
     in_flight->slots[in_flight->count++] = slot;
 }
 
+/* The block is done; its shared memory stays as long as its cluster has others. */
+static void finish_block(worker *self, block_slot *slot)
+{
+    cluster *of = slot->cluster;
+    if (of == &slot->own) {
+        return_slot(self, slot);
+        return;
+    }
+    if (--of->left != 0) {
+        return;
+    }
+    for (uint32_t rank = 0; rank < of->blocks; rank++) {
+        return_slot(self, of->slots[rank]);
+    }
+    cluster_return(self, of);
+}
+
 /* One round over all blocks in flight. Returns whether any of them did more than yield. */
 static bool advance_flight(worker *self, launch_state *state, flight *in_flight)
 {
@@ -144,36 +165,77 @@ static bool advance_flight(worker *self, launch_state *state, flight *in_flight)
         block_slot *slot = in_flight->slots[i];
         self->current = slot;
         enum block_outcome outcome = schedule_block(slot, state->image, state->warps);
-        advanced |= outcome != BLOCK_ONLY_YIELDED;
+        advanced |= outcome == BLOCK_FINISHED || outcome == BLOCK_ADVANCED;
+        slot->cluster->moved |= outcome != BLOCK_WAITS_FOR_CLUSTER;
         if (outcome == BLOCK_FINISHED) {
-            return_slot(self, slot);
+            finish_block(self, slot);
         } else {
             in_flight->slots[kept++] = slot;
         }
     }
     in_flight->count = kept;
+    for (size_t i = 0; i < kept; i++) {
+        if (!in_flight->slots[i]->cluster->moved) {
+            fault_raise(CUTTLE_FAULT_BARRIER_DEADLOCK, 0, "all blocks of a cluster wait at barriers that no other will reach");
+        }
+    }
+    for (size_t i = 0; i < kept; i++) {
+        in_flight->slots[i]->cluster->moved = false;
+    }
     return advanced;
 }
 
-/* Starts the next block. Returns false when none is left. */
-static bool start_block(worker *self, launch_state *state, flight *in_flight)
+/* Runs a block as far as it comes by itself. */
+static void start_block(worker *self, launch_state *state, flight *in_flight, block_slot *slot, uint64_t index)
 {
-    if (atomic_load_explicit(&state->next, memory_order_relaxed) >= state->blocks) {
-        return false;
-    }
-    uint64_t index = atomic_fetch_add(&state->next, 1);
-    if (index >= state->blocks) {
-        return false;
-    }
-    block_slot *slot = take_slot(self, state);
     self->current = slot;
     if (state->image->blocks(&slot->block, index, index + 1) > index) {
-        return_slot(self, slot);
-        return true;
+        if (slot->cluster != &slot->own) {
+            cluster_finish_block(slot->cluster);
+        }
+        finish_block(self, slot);
+        return;
     }
     name_block(slot, state, index);
     schedule_adopt(slot, state->warps);
     flight_add(in_flight, slot);
+}
+
+static void start_cluster(worker *self, launch_state *state, flight *in_flight, uint64_t number)
+{
+    const uint32_t *grid = state->launch.grid;
+    const uint32_t *shape = state->launch.cluster;
+    const uint64_t across[2] = {grid[0] / shape[0], grid[1] / shape[1]};
+    const uint64_t first[3] = {number % across[0] * shape[0], number / across[0] % across[1] * shape[1],
+                               number / across[0] / across[1] * shape[2]};
+    cluster *of = cluster_take(self, state->cluster_blocks, state->warps, state->shared_bytes);
+    for (uint32_t rank = 0; rank < of->blocks; rank++) {
+        block_slot *slot = of->slots[rank] = take_slot(self, state);
+        slot->cluster = of;
+        slot->block.shared = (uint64_t)(uintptr_t)of->memory + (uint64_t)rank * CUTTLE_CLUSTER_STRIDE;
+    }
+    for (uint32_t rank = 0; rank < state->cluster_blocks; rank++) {
+        const uint64_t at[3] = {first[0] + rank % shape[0], first[1] + rank / shape[0] % shape[1],
+                                first[2] + rank / shape[0] / shape[1]};
+        start_block(self, state, in_flight, of->slots[rank], at[0] + grid[0] * (at[1] + grid[1] * at[2]));
+    }
+}
+
+/* Starts the next block or cluster. Returns false when none is left. */
+static bool start_unit(worker *self, launch_state *state, flight *in_flight)
+{
+    if (atomic_load_explicit(&state->next, memory_order_relaxed) >= state->units) {
+        return false;
+    }
+    uint64_t number = atomic_fetch_add(&state->next, 1);
+    if (number >= state->units) {
+        return false;
+    }
+    if (state->cluster_blocks > 1) {
+        start_cluster(self, state, in_flight, number);
+    } else {
+        start_block(self, state, in_flight, take_slot(self, state), number);
+    }
     return true;
 }
 
@@ -192,7 +254,7 @@ static void run_flowing(worker *self, launch_state *state)
             fruitless = 0;
             continue;
         }
-        if (in_flight.count < limit && start_block(self, state, &in_flight)) {
+        if (in_flight.count < limit && start_unit(self, state, &in_flight)) {
             continue;
         }
         if (in_flight.count == 0) {
@@ -208,7 +270,7 @@ static void run_flowing(worker *self, launch_state *state)
 static void run_share(worker *self, void *argument)
 {
     launch_state *state = argument;
-    if (state->image->may_yield) {
+    if (state->image->may_yield || state->cluster_blocks > 1) {
         run_flowing(self, state);
     } else {
         run_plain(self, state);
@@ -218,6 +280,11 @@ static void run_share(worker *self, void *argument)
 static size_t round_up(size_t value, size_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
+}
+
+static uint32_t at_least_one(uint32_t blocks)
+{
+    return blocks != 0 ? blocks : 1;
 }
 
 static void describe(launch_state *state, const cuttle_record_launch *record, const uint8_t *parameters)
@@ -234,8 +301,8 @@ static void describe(launch_state *state, const cuttle_record_launch *record, co
         .block = {record->block[0], record->block[1], record->block[2]},
         .dynamic_shared_bytes = record->dynamic_shared_bytes,
         .static_shared_bytes = of->static_shared_bytes,
-        .cluster = {record->cluster[0], record->cluster[1], record->cluster[2]},
-        .flags = record->flags,
+        .cluster = {at_least_one(record->cluster[0]), at_least_one(record->cluster[1]), at_least_one(record->cluster[2])},
+        .flags = record->flags | (record->cluster[0] != 0 ? 4u : 0u),
         .grid_id = ++grid_id,
         .parameter_bytes = record->parameter_bytes,
         .workspace = (record->flags & 1) != 0 ? (uint64_t)(uintptr_t)grid_workspace : 0,
@@ -243,6 +310,14 @@ static void describe(launch_state *state, const cuttle_record_launch *record, co
     memset(grid_workspace, 0, (record->flags & 1) != 0 ? sizeof grid_workspace : 0);
     uint64_t threads = (uint64_t)record->block[0] * record->block[1] * record->block[2];
     state->blocks = (uint64_t)record->grid[0] * record->grid[1] * record->grid[2];
+    const uint32_t *shape = state->launch.cluster;
+    uint64_t together = (uint64_t)shape[0] * shape[1] * shape[2];
+    if (together > MAXIMUM_CLUSTER || record->grid[0] % shape[0] != 0 || record->grid[1] % shape[1] != 0 ||
+        record->grid[2] % shape[2] != 0) {
+        fault_raise(CUTTLE_FAULT_IMAGE_FAILED_TO_LOAD, 0, "a launch with impossible clusters");
+    }
+    state->cluster_blocks = (uint32_t)together;
+    state->units = state->blocks / together;
     state->warps = (uint32_t)((threads + CUTTLE_WARP_LANES - 1) / CUTTLE_WARP_LANES);
     state->shared_bytes = round_up((size_t)of->static_shared_bytes + record->dynamic_shared_bytes, 256);
     state->local_bytes = (size_t)state->warps * CUTTLE_WARP_LANES * of->local_bytes;
@@ -254,10 +329,10 @@ static void describe(launch_state *state, const cuttle_record_launch *record, co
 static uint32_t choose_width(const launch_state *state)
 {
     double expected = state->image->nanoseconds_per_block * (double)state->blocks;
-    if (state->blocks == 1 || (expected > 0 && expected < ALONE_NANOSECONDS)) {
+    if (state->units == 1 || (expected > 0 && expected < ALONE_NANOSECONDS)) {
         return 1;
     }
-    return state->blocks < executor.workers ? (uint32_t)state->blocks : executor.workers;
+    return state->units < executor.workers ? (uint32_t)state->units : executor.workers;
 }
 
 void run_launch(const cuttle_record_launch *record, const uint8_t *parameters)

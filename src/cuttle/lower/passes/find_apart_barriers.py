@@ -1,0 +1,53 @@
+"""Whether lanes of one warp may stand at different barriers at the same time.
+
+Hardware since Volta lets a warp arrive at a barrier when all its lanes that have not exited have come to one: a barrier with
+the same number, wherever in the program it stands (recorded on an H200, `tests/ptx/barrier`). Where the lanes of a warp are
+all at one place, or the others have nothing but their end before them, the warp can stop there and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cuttle.lower.passes.graph import BARRIERS, Graph
+from cuttle.lower.passes.infer_divergence import Influence
+
+
+def barrier_blocks(graph: Graph) -> set[int]:
+    """Blocks with a barrier."""
+    return {block.index for block in graph.blocks if any(node.opcode in BARRIERS for node in block.nodes)}
+
+
+def reachable(graph: Graph, start: int, end: int | None) -> set[int]:
+    """Blocks that can be reached from `start` without passing `end`."""
+    seen: set[int] = set()
+    pending = [start]
+    while pending:
+        block = pending.pop()
+        if block in seen or block == end:
+            continue
+        seen.add(block)
+        pending.extend(graph.blocks[block].successors)
+    return seen
+
+
+def barriers_apart(graph: Graph, influences: Mapping[int, Influence], post_dominators: list[int]) -> bool:
+    """`influences` are those of the divergent branches; `post_dominators` are immediate ones, -1 or beyond for none.
+
+    A divergent branch keeps lanes apart at a barrier if one way leads to a barrier before all ways meet, and another
+    way leads to a barrier as well, before or behind that place.
+    """
+    barriers = barrier_blocks(graph)
+    for branch, influence in influences.items():
+        if not influence.blocks & barriers:
+            continue
+        post = post_dominators[branch]
+        if 0 <= post < len(graph.blocks):
+            if reachable(graph, post, None) & barriers:
+                return True
+        else:
+            post = -1
+        ways = [reachable(graph, way, post) & barriers for way in graph.blocks[branch].successors]
+        if sum(bool(way) for way in ways) > 1:
+            return True
+    return False
