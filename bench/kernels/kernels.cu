@@ -215,9 +215,9 @@ extern "C" __global__ void matmul_mma(const unsigned *a, const unsigned *b, floa
     int warp_row = warp / 2 * 32, warp_column = warp % 2 * 32;
     float sums[2][4][4] = {};
     for (int start = 0; start < pairs; start += 32) {
-        for (int i = warp; i < 64; i += 4) {
-            tile_a[i][lane] = a[(row + i) * pairs + start + lane];
-            tile_b[i][lane] = b[(column + i) * pairs + start + lane];
+        for (int i = 0; i < 64; i += 4) {
+            tile_a[i + warp][lane] = a[(row + i + warp) * pairs + start + lane];
+            tile_b[i + warp][lane] = b[(column + i + warp) * pairs + start + lane];
         }
         __syncthreads();
 #pragma unroll 1
