@@ -143,10 +143,10 @@ __kernel void diverge(__global int *steps, int n)
 
 float below(float d)
 {
-    float k = native_divide(1.0f, 1.0f + 0.2316419f * fabs(d));
+    float k = 1.0f / (1.0f + 0.2316419f * fabs(d));
     float tail = 1.330274429f * k - 1.821255978f;
     tail = (((tail * k + 1.781477937f) * k - 0.356563782f) * k + 0.319381530f) * k;
-    tail *= 0.39894228f * native_exp(-0.5f * d * d);
+    tail *= 0.39894228f * exp(-0.5f * d * d);
     return d > 0.0f ? 1.0f - tail : tail;
 }
 
@@ -156,11 +156,10 @@ __kernel void black_scholes(__global const float *price, __global const float *s
     const float rate = 0.02f, volatility = 0.3f;
     int i = get_global_id(0);
     if (i < n) {
-        float root = native_divide(1.0f, native_rsqrt(years[i]));
-        float d1 = native_divide(native_log(native_divide(price[i], strike[i]))
-                                 + (rate + 0.5f * volatility * volatility) * years[i], volatility * root);
+        float root = sqrt(years[i]);
+        float d1 = (log(price[i] / strike[i]) + (rate + 0.5f * volatility * volatility) * years[i]) / (volatility * root);
         float first = below(d1), second = below(d1 - volatility * root);
-        float discounted = strike[i] * native_exp(-rate * years[i]);
+        float discounted = strike[i] * exp(-rate * years[i]);
         call[i] = price[i] * first - discounted * second;
         put[i] = discounted * (1.0f - second) - price[i] * (1.0f - first);
     }
@@ -187,7 +186,7 @@ __kernel void softmax(__global const float *x, __global float *y, int rows)
     barrier(CLK_LOCAL_MEM_FENCE);
     float powers[4], sum = 0.0f;
     for (int i = 0; i < 4; i++) {
-        powers[i] = native_exp(row[thread + 256 * i] - largest);
+        powers[i] = exp(row[thread + 256 * i] - largest);
         sum += powers[i];
     }
     partial[thread] = sum;
@@ -198,7 +197,7 @@ __kernel void softmax(__global const float *x, __global float *y, int rows)
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    float factor = native_divide(1.0f, partial[0]);
+    float factor = 1.0f / partial[0];
     for (int i = 0; i < 4; i++) {
         y[get_group_id(0) * 1024 + thread + 256 * i] = powers[i] * factor;
     }

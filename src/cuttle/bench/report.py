@@ -35,7 +35,7 @@ the bar. Plain C is serial, written for the compiler's vectoriser, without -ffas
 
 EXACTNESS = """\
 Approximate instructions and tensor-core sums give the bits of an H200. With `CUTTLE_FAST_MATH=1` they keep PTX's error
-bounds only (errors measured: [exactness](../design/tensor_cores.md), `tests/ops/test_fast_math.py`)."""
+bounds only (errors measured: [fast math](fast_math.md))."""
 
 
 def number(value: float) -> str:

@@ -146,6 +146,20 @@ def test_nested_branches_on_the_thread(block: Block) -> None:
     check(NESTED, block, [np.zeros(128, U32)], [expected])
 
 
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 8, 16, 31])
+@pytest.mark.parametrize("first", [0, 3])
+def test_known_lanes_touch_nothing_else(count: int, first: int) -> None:
+    """Some lanes of one warp load and store; what lies beside them stays as it is."""
+    text = entry(f"""
+      sub.u32 %r1, %t, {first}; setp.ge.u32 %p1, %r1, {count}; @%p1 bra END;
+      ld.global.u32 %r2, [%wide]; add.u32 %r2, %r2, 1000; st.global.u32 [%wide], %r2; END: ret;""")
+    values = np.arange(64, dtype=U32)
+    expected = values.copy()
+    expected[first : first + count] += 1000
+    assert in_lockstep(text, (64, 1, 1))
+    check(text, (64, 1, 1), [values], [expected])
+
+
 def array_of(count: int) -> Array:
     return np.zeros(count, U32)
 

@@ -32,7 +32,7 @@ from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
 from cuttle.lower.passes.dominance import post_dominators
 from cuttle.lower.passes.find_block_uniform import BlockUniform
-from cuttle.lower.passes.graph import Branch, Exit, Jump, Node, Switch
+from cuttle.lower.passes.graph import Branch, Exit, Jump, Node, SsaAddress, Switch
 from cuttle.lower.passes.infer_shapes import flatten
 from cuttle.lower.passes.shape import LANES
 
@@ -41,6 +41,7 @@ MOST_NODES = 2400  # nodes times warps: bounds what LLVM has to compile
 MOST_REGISTERS = 26  # of 64 bytes, for vectors that live from one block into another
 MOST_PASSING = 48  # the same within a block, where LLVM may go on warp by warp
 EVERYONE = (1 << LANES) - 1
+FETCH_AHEAD = 8192  # bytes; from 4 to 16 KiB it makes little difference
 ALWAYS = False  # tests: whether it pays or not
 
 
@@ -122,6 +123,7 @@ class LockstepWriter:
         self.touched = self.find_touched()
         self.reached = {0}
         self.retries = False
+        self.in_loop = False
         region.shared_values = self.uniform.values
         region.keeps_constants = True
 
@@ -219,8 +221,35 @@ class LockstepWriter:
     def execute_one(self, warp: WarpState, node: Node, bits: int) -> None:
         self.take(warp)
         self.nodes.current = self.known_lanes(bits)
+        self.fetch_ahead(node)
         self.nodes.execute(node, blend=False)
         self.leave(warp)
+
+    def fetch_ahead(self, node: Node) -> None:
+        """Asks for what a block some blocks later will load, where a warp's elements are neighbours outside loops.
+
+        Grids mostly go through memory block after block; caches see that too late where each block makes a few accesses.
+        A prefetch changes nothing, whatever the address.
+        """
+        if node.opcode != "ld" or "global" not in node.instruction.modifiers or self.in_loop:
+            return
+        value = node.results[0] if len(node.results) == 1 else None
+        address = node.operands[0]
+        if value is None or not self.plan.shape(value).is_vector or not isinstance(address, SsaAddress):
+            return
+        size = self.graph.values[value].bits // 8
+        resolved = self.region.machine.resolve("global", address)
+        shaped = resolved.shaped
+        if shaped.vector is not None or len(shaped.bases) != 1:
+            return
+        if any(offset != shaped.offsets[0] + lane * size for lane, offset in enumerate(shaped.offsets)):
+            return
+        e = self.emitter
+        memory = self.region.machine.memory
+        e.declare("@llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for line in range(0, LANES * size, 64):
+            pointer = memory.pointer(resolved, shaped.bases[0], shaped.offsets[0] + FETCH_AHEAD + line)
+            e.line(f"call void @llvm.prefetch.p0({pointer.typed}, i32 0, i32 3, i32 1)")
 
     def known_lanes(self, bits: int) -> Lanes:
         if bits == EVERYONE:
@@ -275,6 +304,7 @@ class LockstepWriter:
             if block not in self.reached:
                 continue
             self.region.label(f"G{block}")
+            self.in_loop = bool(self.plan.forest.chain(block))
             self.forget()
             for node in self.graph.blocks[block].nodes:
                 if self.plan.is_stop(node):

@@ -216,6 +216,9 @@ class Memory:
         vector = f"<{count} x {element}>"
         if lanes.full:
             return e.emit(element, count, f"load {vector}, {pointer.typed}, align {size}{note}")
+        known = self.known_part(lanes, first, count)
+        if known is not None:
+            return self.load_part(element, size, pointer, count, known, note)
         name = f"@llvm.masked.load.v{count}{element}.p0"
         e.declare(name, f"declare {vector} {name}(ptr, <{count} x i1>, {vector})")
         mask = self.part_mask(lanes, first, count)
@@ -223,6 +226,38 @@ class Memory:
             element, count,
             f"call {vector} {name}(ptr align {size} {pointer.text}, {mask.typed}, {vector} zeroinitializer){note}",
         )  # fmt: skip
+
+    def known_part(self, lanes: Lanes, first: int, count: int) -> tuple[int, int] | None:
+        """The first and the number of the active lanes of a run, relative to it, if they are known here, neighbours, and none
+        or a power of two: they are then accessed as a vector of their own. The processor passes on what was stored that
+        way to a load of it or of a part, which it does not do for masked stores.
+        """
+        mask = lanes.vector
+        if mask is None or mask.elements is None:
+            return None
+        active = [lane for lane in range(count) if mask.elements[first + lane]]
+        if not active:
+            return 0, 0
+        number = len(active)
+        return (active[0], number) if active[-1] - active[0] == number - 1 and not number & number - 1 else None
+
+    def load_part(self, element: str, size: int, pointer: Value, count: int, part: tuple[int, int], note: str) -> Value:
+        """`count` lanes, of which some neighbours are loaded and the others undefined."""
+        e = self.emitter
+        start, number = part
+        if not number:
+            return e.splat(e.const(element, 0), count)
+        place = e.emit("ptr", 1, f"getelementptr i8, {pointer.typed}, i64 {start * size}") if start else pointer
+        kind = Value(element, "", number).llvm_type
+        loaded = e.emit(element, number, f"load {kind}, {place.typed}, align {size}{note}")
+        if number == count:
+            return loaded
+        if number == 1:
+            return e.insert(e.poison(element, count), start, loaded)
+        inside = range(start, start + number)
+        pattern = ", ".join(f"i32 {lane - start}" if lane in inside else "i32 poison" for lane in range(count))
+        poison = f"{loaded.llvm_type} poison"
+        return e.emit(element, count, f"shufflevector {loaded.typed}, {poison}, <{count} x i32> <{pattern}>")
 
     def gather(self, element: str, size: int, address: Address, offset: int, lanes: Lanes, note: str) -> Value:
         e = self.emitter
@@ -320,10 +355,24 @@ class Memory:
             if lanes.full:
                 e.line(f"store {part.typed}, {pointer.typed}, align {size}{note}")
                 continue
+            known = self.known_part(lanes, first, count)
+            if known is not None:
+                self.store_part(size, pointer, part, known, note)
+                continue
             name = f"@llvm.masked.store.v{count}{element}.p0"
             e.declare(name, f"declare void {name}(<{count} x {element}>, ptr, <{count} x i1>)")
             mask = self.part_mask(lanes, first, count)
             e.line(f"call void {name}({part.typed}, ptr align {size} {pointer.text}, {mask.typed}){note}")
+
+    def store_part(self, size: int, pointer: Value, value: Value, part: tuple[int, int], note: str) -> None:
+        """Some neighbouring lanes of a run."""
+        e = self.emitter
+        start, number = part
+        if not number:
+            return
+        place = e.emit("ptr", 1, f"getelementptr i8, {pointer.typed}, i64 {start * size}") if start else pointer
+        stored = e.extract(value, start) if number == 1 else self.part(value, start, number)
+        e.line(f"store {stored.typed}, {place.typed}, align {size}{note}")
 
     def apart(self, shaped: Shaped, size: int) -> bool:
         """Whether no two lanes' elements overlap, as far as is known here."""
