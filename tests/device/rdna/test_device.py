@@ -9,6 +9,7 @@ from struct import pack, unpack
 
 import pytest
 
+from cuttle.device.base import DeviceLost
 from cuttle.device.rdna.device import RdnaDevice
 from cuttle.device.rdna.device_output import format_text
 from cuttle.lower.amdgpu.compile_kernel import compile_kernel
@@ -84,6 +85,14 @@ def test_illegal_address_names_the_kernel(machine: Machine, tmp_path: Path, targ
     machine.launch(number, (1, 1, 1), (32, 1, 1), pack("<QQQI", 0x1234000, machine.base, machine.base, 32))
     fault = machine.wait_for_fault(60)
     assert fault.result == 700 and "kernel add" in fault.text and "global_load" in fault.text
+
+
+def test_without_numpy_the_device_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cuttle.device.rdna.device as module
+
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(DeviceLost, match=r"pip install 'cuttle\[rdna\]'"):
+        Machine(device_class=RdnaDevice)
 
 
 def test_trap(machine: Machine, tmp_path: Path, target: str) -> None:

@@ -36,7 +36,16 @@ class IllegalInstruction(RdnaFault):
 
 
 class IllegalAddress(RdnaFault):
+    """`position` is the place of the culprit among the active lanes (for scalar loads: among the waves), -1 if unknown."""
+
     code_of_kind = "DEV-0104"
+
+    def __init__(self, message: str, position: int = -1) -> None:
+        super().__init__(message)
+        self.position = position
+
+    def name_lane(self, who: str) -> None:
+        self.message = f"{self.message} ({who})"
 
 
 class Trap(RdnaFault):

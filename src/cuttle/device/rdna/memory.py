@@ -118,14 +118,19 @@ class Memory:
             ends = self._ends[np.maximum(after, 1) - 1]
             bad = (after == 0) | (addresses + np.uint64(size) > ends)
             if bad.any() and not self._outside_restriction(addresses[bad], size):
-                raise IllegalAddress(f"{size} bytes at {int(addresses[bad][0]):#x} are not allocated")
+                first = int(np.argmax(bad))
+                raise IllegalAddress(f"{size} bytes at {int(addresses[first]):#x} are not allocated", first)
         place = bisect_right(self._bases, low)
         if place:
             region = self._regions[self._bases[place - 1]]
             if high + size <= region.base + region.size:
                 return region
         for address in np.unique(addresses).tolist():
-            self.region_at(address, size)
+            try:
+                self.region_at(address, size)
+            except IllegalAddress as fault:
+                fault.position = int(np.argmax(addresses == np.uint64(address)))
+                raise
         return None
 
     def _outside_restriction(self, addresses: Array, size: int) -> bool:

@@ -7,7 +7,8 @@ chapters "Data Share Operations" and "Flat Memory Instructions"; the section of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,19 @@ def _local_offsets(w: View, store: LocalBytes, addresses: Array, size: int, scra
     if len(addresses) and int(addresses.max()) + size > store.size:
         position = int(np.argmax(addresses))
         what = f"scratch of {store.size} bytes a lane" if scratch else f"LDS of {store.size} bytes"
-        raise IllegalAddress(f"{size} bytes at {int(addresses[position]):#x} are outside the {what}")
+        raise IllegalAddress(f"{size} bytes at {int(addresses[position]):#x} are outside the {what}", position)
     return owner * store.stride + addresses.astype(np.int64)
+
+
+@contextmanager
+def among(which: Any) -> Iterator[None]:
+    """Faults of a part of the active lanes, by their place among all."""
+    try:
+        yield
+    except IllegalAddress as fault:
+        if which is not None and fault.position >= 0:
+            fault.position = int(np.flatnonzero(which)[fault.position])
+        raise
 
 
 class Place:
@@ -75,8 +87,9 @@ class Place:
             return self._load_part(w, *parts[0], size)
         words = [np.zeros(len(addresses), np.uint32) for _ in range(max(1, size // 4))]
         for kind, which, values in parts:
-            for word, part in zip(words, self._load_part(w, kind, which, values, size), strict=True):
-                word[which] = part
+            with among(which):
+                for word, part in zip(words, self._load_part(w, kind, which, values, size), strict=True):
+                    word[which] = part
         return words
 
     def _load_part(self, w: View, kind: str, which: Any, addresses: Array, size: int) -> list[Array]:
@@ -94,31 +107,37 @@ class Place:
     def store(self, w: View, addresses: Array, size: int, words: list[Array]) -> None:
         for kind, which, values in self.parts(w, addresses):
             part = words if which is None else [word[which] for word in words]
-            if kind == "GLOBAL":
-                w.waves.memory.store(values, size, part)
-            else:
-                store_at(*self._local(w, kind, which, values, size), size, part)
+            with among(which):
+                if kind == "GLOBAL":
+                    w.waves.memory.store(values, size, part)
+                else:
+                    store_at(*self._local(w, kind, which, values, size), size, part)
 
     def atomic(self, w: View, operation: Atomic, addresses: Array, data: Array, compare: Array | None) -> Array:
         old = np.zeros(len(addresses), operation.dtype)
-        size = operation.dtype.itemsize
         for kind, which, values in self.parts(w, addresses):
             chosen = slice(None) if which is None else which
-            if not len(values):
-                continue
-            operands = data[chosen], None if compare is None else compare[chosen]
-            if kind == "GLOBAL":
-                result = np.zeros(len(values), operation.dtype)
-                for region, inside, offsets in w.waves.memory.find(values, size):
-                    cells = region.bytes[: len(region.bytes) // size * size]
-                    other = None if operands[1] is None else operands[1][inside]
-                    result[inside] = perform(operation, cells, offsets, operands[0][inside], other)
-            else:
-                local, offsets = self._local(w, kind, which, values, size)
-                cells = local.bytes[: len(local.bytes) // size * size]
-                result = perform(operation, cells, offsets, *operands)
-            old[chosen] = result
+            if len(values):
+                with among(which):
+                    old[chosen] = self._atomic_part(
+                        w, operation, kind, which, values, data[chosen], None if compare is None else compare[chosen]
+                    )
         return old
+
+    def _atomic_part(
+        self, w: View, operation: Atomic, kind: str, which: Any, addresses: Array, data: Array, compare: Array | None
+    ) -> Array:  # fmt: skip
+        size = operation.dtype.itemsize
+        if kind != "GLOBAL":
+            local, offsets = self._local(w, kind, which, addresses, size)
+            return perform(operation, local.bytes[: len(local.bytes) // size * size], offsets, data, compare)
+        result = np.zeros(len(addresses), operation.dtype)
+        for region, inside, offsets in w.waves.memory.find(addresses, size):
+            cells = region.bytes[: len(region.bytes) // size * size]
+            result[inside] = perform(
+                operation, cells, offsets, data[inside], None if compare is None else compare[inside]
+            )
+        return result
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from cuttle.device.rdna.code_object import CodeObject, Kernel, place
 from cuttle.device.rdna.compile import compile_instruction
 from cuttle.device.rdna.decode import Decoder, Instruction
 from cuttle.device.rdna.disassemble import disassemble
-from cuttle.device.rdna.errors import IllegalInstruction, LaunchError, NoProgress, RdnaFault
+from cuttle.device.rdna.errors import IllegalAddress, IllegalInstruction, LaunchError, NoProgress, RdnaFault
 from cuttle.device.rdna.memory import Memory
 from cuttle.device.rdna.program_control import STOP
 from cuttle.device.rdna.schedule import Scheduler, open_barriers
@@ -204,6 +204,7 @@ class _Launch:
         mode = kernel.mode if family == "gfx11" else kernel.mode & 0xFF | 0x100
         waves = Waves(shape, self.program.memory, mode)
         waves.pc[:] = self.entry
+        waves.first_group = first
         number = np.arange(first, first + count, dtype=np.int64)
         ids = [number % self.grid[0], number // self.grid[0] % self.grid[1], number // (self.grid[0] * self.grid[1])]
         group_ids = [np.repeat(x, self.waves_per_group).astype(np.uint32) for x in ids]
@@ -248,6 +249,14 @@ class _Launch:
         waves.vectors[0] = packed.astype(np.uint32)
         alive = linear < self.threads
         waves.scalars[126] = np.packbits(alive, axis=1, bitorder="little").view(np.uint32).reshape(-1)
+
+
+def _lane_name(view: View, position: int, scalar: bool) -> str:
+    """Group (by its linear number), wave in the group, lane."""
+    wave, lane = (int(view.indices[position]), -1) if scalar else view.lane_of_active(position)
+    waves = view.waves
+    text = f"group {waves.first_group + int(waves.group[wave])}, wave {wave % waves.shape.waves_per_group}"
+    return text if lane < 0 else f"{text}, lane {lane}"
 
 
 class _Machine:
@@ -313,6 +322,8 @@ class _Machine:
             text = fault.where.instruction.partition(": ")[2]
             if not text and step is not None:
                 text = disassemble(step.instruction, self._program.code.family)
+                if isinstance(fault, IllegalAddress) and fault.position >= 0:
+                    fault.name_lane(_lane_name(view, fault.position, step.instruction.encoding == "SMEM"))
             fault.place(self._kernel.name, text or "?", pc)
             raise
         finally:

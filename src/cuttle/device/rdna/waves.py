@@ -59,6 +59,7 @@ class Waves:
         self.lds = LocalBytes(shape.groups, shape.lds_bytes)
         self.scratch = LocalBytes(count * LANES, shape.scratch_bytes)
         self.last_run = np.zeros(count, np.int64)
+        self.first_group = 0  # linear number of the batch's first group in the grid
 
 
 class LocalBytes:
