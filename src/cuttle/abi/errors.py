@@ -1,6 +1,6 @@
 """Every error a user can meet: code, title, explanation, hint. One frozen row each; `cuttle explain CODE` prints it.
 
-Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `PTX-05xx` refused, `CON-xxxx`
+Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `PTX-05xx` refused, `PTX-06xx` refused on AMD GPUs, `CON-xxxx`
 containers (fat binaries, ELF, PE), `SWP-xxxx` sweeps, `API-xxxx` CUDA functions, `CLI-xxxx` commands, `DEV-xxxx` devices,
 `STK-xxxx` the AMD stack manager.
 A code never changes its meaning and is never reused.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cuttle.abi.ptx_isa.refused import REFUSED
+from cuttle.abi.ptx_isa.refused_on_amdgpu import REFUSED_ON_AMDGPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ ERRORS: tuple[ErrorRow, ...] = (
     ),
     # -- PTX that is refused: `abi/ptx_isa/refused.py` ---------------------------------------------------------
     *(ErrorRow(row.code, row.title, row.explanation, row.hint) for row in REFUSED),
+    *(ErrorRow(row.code, row.title, row.explanation, row.hint) for row in REFUSED_ON_AMDGPU),
     # -- PTX linking --------------------------------------------------------------------------------------------
     ErrorRow(
         "PTX-0401",

@@ -92,5 +92,5 @@ def test_refusals_name_the_instruction() -> None:
         compile_kernel(
             parse_module(text.replace("sm_80", "sm_90").replace("8.0", "8.4")), "k", AmdgpuOptions("gfx1100")
         )
-    assert error.value.code == "PTX-0304"
+    assert error.value.code == "PTX-0601"
     assert error.value.where.kernel == "k"

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
+from cuttle.abi.ptx_isa.refused_on_amdgpu import PRINTF_ARGUMENTS
 from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, fits, function_symbol
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand, ValueRef
@@ -78,7 +79,7 @@ def printf_arguments(nodes: NodeWriter, operand: SsaOperand) -> tuple[str, int] 
         return None
     place = nodes.plan.places.get(operand.id) if isinstance(operand, ValueRef) else None
     if place is None or place[0] not in nodes.plan.graph.function.variables:
-        nodes.machine.refuse("vprintf whose arguments are not in a local variable")
+        nodes.machine.refuse("vprintf whose arguments are not in a local variable", PRINTF_ARGUMENTS.code)
     return place
 
 

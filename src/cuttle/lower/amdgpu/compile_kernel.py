@@ -8,6 +8,7 @@ from typing import Any
 
 from cuttle.abi.amdgpu_abi import AMDGPU_LAUNCH
 from cuttle.abi.kernel_abi import FUNCTION_HANDLE_BASE
+from cuttle.abi.ptx_isa.refused_on_amdgpu import STATIC_SHARED
 from cuttle.abi.targets import LDS_BYTES, MAX_GROUP_THREADS
 from cuttle.errors import PtxError, Where
 from cuttle.lower.amdgpu.compile_object import compile_object
@@ -73,7 +74,9 @@ def plan_kernel(module: Module, kernel: str, options: AmdgpuOptions) -> AmdgpuPl
     layout = lay_out(module, graph, *graphs.values())
     reduction_at, barriers_at = reserve_words(layout, graph, module)
     if layout.dynamic_offset > LDS_BYTES:
-        raise PtxError("PTX-0304", f"{layout.dynamic_offset} bytes of static shared memory: AMD GPUs have {LDS_BYTES}")
+        raise PtxError(
+            STATIC_SHARED.code, f"{layout.dynamic_offset} bytes of static shared memory; a work-group has {LDS_BYTES}"
+        )
     handles = {name: FUNCTION_HANDLE_BASE | index for index, name in enumerate(address_taken(module))}
     own = lay_out(module, graph)
     plan = FunctionPlan(

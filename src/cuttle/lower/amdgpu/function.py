@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from cuttle.abi.amdgpu_abi import AMDGPU_LAUNCH, offset_of
+from cuttle.abi.ptx_isa.refused_on_amdgpu import EXIT_IN_FUNCTION
 from cuttle.lower.amdgpu.machine import LaneMachine
 from cuttle.lower.amdgpu.nodes import NodeWriter
 from cuttle.lower.amdgpu.plan import FunctionPlan
@@ -213,7 +214,7 @@ class FunctionWriter:
 
     def write_exit(self, terminator: Exit) -> None:
         if terminator.kind == "exit" and not self.plan.is_entry:
-            raise refusal("exit", "the end of a thread in a function that is called for real")
+            raise refusal("exit", "the end of a thread in a function that is called for real", EXIT_IN_FUNCTION.code)
         self.emitter.line("unreachable" if terminator.kind == "trap" else "ret void")
 
     def text(self, head: str, attributes: str, prelude: list[str]) -> str:

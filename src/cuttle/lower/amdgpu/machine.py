@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cuttle.abi.ptx_isa.refused_on_amdgpu import ATOMICS_128, BARRIER_IN_FUNCTION
 from cuttle.lower.amdgpu import lanes
 from cuttle.lower.amdgpu.atomics import Atomics
 from cuttle.lower.amdgpu.barriers import Barriers
@@ -95,7 +96,7 @@ class LaneMachine(WithoutClusters):
         number, pointer = self.memory.pointer(space, address)
         values = [self.emitter.as_bits(operand) for operand in operands]
         if values[0].bits > 64:
-            self.refuse("128-bit atomics: no target has them")
+            self.refuse("128-bit atomics", ATOMICS_128.code)
         order = f"{SCOPES['cta'] if number == 3 else SCOPES[scope]}{ORDERINGS[ordering]}"
         return self.atomics.atomic(operation, type_name, number, pointer, values, order)
 
@@ -128,7 +129,7 @@ class LaneMachine(WithoutClusters):
 
     def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
         if not self.writer.plan.is_entry:
-            self.refuse("a barrier in a function that is called for real")
+            self.refuse("a barrier in a function that is called for real", BARRIER_IN_FUNCTION.code)
         if kind.startswith("cluster"):
             self.refuse("clusters are not there on this device")
         return self.barriers.barrier(kind, barrier, threads, predicate)

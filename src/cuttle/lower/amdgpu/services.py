@@ -245,25 +245,39 @@ class Services:
         e.line(f"br {success.typed}, label %{done}, label %{again}")
         writer.label(fresh)
         size = e.shl(e.const("i64", 1), number)
-        place = self.add(heap, offset_of(AMDGPU_HEAP, "next"), size)
-        end = e.emit("i64", 1, f"load i64, {self.at(heap, offset_of(AMDGPU_HEAP, 'end'))}, align 8")
-        fits = e.icmp("ule", e.add(place, size), end)
-
-        def keep() -> list[Value]:
-            self.store(place, 0, number)
-            return []
-
-        writer.when(fits, keep, [])
-
-        def give_back() -> list[Value]:
-            self.add(heap, offset_of(AMDGPU_HEAP, "next"), e.neg(size))
-            return []
-
-        writer.when(e.not_(fits), give_back, [])
-        address = e.select(fits, e.add(place, e.const("i64", BLOCK_HEADER_BYTES)), e.const("i64", 0))
+        address = self.fresh_block(heap, number, size)
         e.line(f"store {address.typed}, {result}")
         e.line(f"br label %{done}")
         writer.label(done)
+
+    def fresh_block(self, heap: Value, number: Value, size: Value) -> Value:
+        """The address behind the header of a block never given out before, or 0.
+
+        What obviously does not fit is not reserved: until it is given back, it would be missing to other lanes.
+        """
+        e, writer = self.emitter, self.writer
+        at = offset_of(AMDGPU_HEAP, "next")
+        end = e.emit("i64", 1, f"load i64, {self.at(heap, offset_of(AMDGPU_HEAP, 'end'))}, align 8")
+        first = e.emit("i64", 1, f"load atomic i64, {self.at(heap, at)} {AGENT} monotonic, align 8")
+        nothing = e.const("i64", 0)
+
+        def reserve() -> list[Value]:
+            place = self.add(heap, at, size)
+            fits = e.icmp("ule", e.add(place, size), end)
+
+            def keep() -> list[Value]:
+                self.store(place, 0, number)
+                return []
+
+            def give_back() -> list[Value]:
+                self.add(heap, at, e.neg(size))
+                return []
+
+            writer.when(fits, keep, [])
+            writer.when(e.not_(fits), give_back, [])
+            return [e.select(fits, e.add(place, e.const("i64", BLOCK_HEADER_BYTES)), nothing)]
+
+        return writer.when(e.icmp("ule", e.add(first, size), end), reserve, [nothing])[0]
 
     def free(self, address: Value) -> None:
         """Puts the block in front of its list; nothing for a null pointer."""

@@ -1,0 +1,46 @@
+"""The closed list of PTX that runs on the CPU device and is refused on AMD GPUs: error code, title, why, and what to do.
+
+Only the kernel that holds it is refused. `tests/lower/amdgpu/test_refused.py` has an example of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOnAmdgpu:
+    """One kind of PTX."""
+
+    code: str
+    title: str
+    explanation: str
+    hint: str
+
+
+_CPU = "Use the CPU device for this program (CUTTLE_DEVICE=cpu)."
+
+ATOMICS_128 = RefusedOnAmdgpu(
+    "PTX-0601", "128-bit atomics on an AMD GPU", "No AMD GPU compares or exchanges 128 bits at once.", _CPU,
+)  # fmt: skip
+BARRIER_IN_FUNCTION = RefusedOnAmdgpu(
+    "PTX-0602", "barrier in a called function on an AMD GPU",
+    "The function is recursive or called through a pointer, so lanes of a warp may come to its barrier at different times.",
+    "Move the barrier to the kernel, or to a function that is called directly.",
+)  # fmt: skip
+EXIT_IN_FUNCTION = RefusedOnAmdgpu(
+    "PTX-0603", "end of a thread in a called function on an AMD GPU",
+    "The function is recursive or called through a pointer and ends the thread; the machine code of its callers could not tell.",
+    "Return from the function, and end the thread in the kernel.",
+)  # fmt: skip
+PRINTF_ARGUMENTS = RefusedOnAmdgpu(
+    "PTX-0604", "printf arguments in unknown memory on an AMD GPU",
+    "vprintf copies its arguments to the host's buffer; they must lie in a local variable, as compiled code has them.", _CPU,
+)  # fmt: skip
+STATIC_SHARED = RefusedOnAmdgpu(
+    "PTX-0605", "too much shared memory for an AMD GPU",
+    "A work-group has 65,536 bytes of LDS, less than the shared memory of recent NVIDIA GPUs.",
+    "Use smaller tiles, or the CPU device.",
+)  # fmt: skip
+
+REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, PRINTF_ARGUMENTS, STATIC_SHARED)
