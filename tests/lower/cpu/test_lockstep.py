@@ -160,6 +160,20 @@ def test_known_lanes_touch_nothing_else(count: int, first: int) -> None:
     check(text, (64, 1, 1), [values], [expected])
 
 
+LOCAL = entry("""
+  .local .align 8 .b8 own[16]; mov.u64 %d1, own; cvta.local.u64 %d2, %d1; mov.u32 %r1, 4;
+  st.local.u32 [own+4], %t; st.u32 [%d2+8], %x; bar.sync 0; cvt.u64.u32 %d3, %r1; add.u64 %d4, %d2, %d3;
+  ld.u32 %r2, [%d4]; ld.local.u32 %r3, [own+8]; mad.lo.u32 %r2, %r2, 100, %r3;
+  st.local.u32 [own], %r2; bar.sync 0; ld.local.u32 %r4, [own]; st.global.u32 [%wide], %r4; ret;""")
+
+
+@pytest.mark.parametrize("block", [(64, 1, 1), (32, 4, 1), (16, 8, 1)])
+def test_each_warp_has_its_own_local_memory(block: Block) -> None:
+    t = np.arange(threads(block), dtype=U32)
+    assert in_lockstep(LOCAL, block)
+    check(LOCAL, block, [np.zeros(threads(block), U32)], [100 * t + t % block[0]])
+
+
 def array_of(count: int) -> Array:
     return np.zeros(count, U32)
 

@@ -20,7 +20,9 @@ from cuttle.ptx.ir import SpecialRegister, Symbol
 AXES = {"%tid.x": 0, "%tid.y": 1, "%tid.z": 2}
 # The same in all warps; of the others nothing is known.
 SAME = ("%ctaid", "%nctaid", "%ntid", "%laneid", "%lanemask", "%gridid", "%dynamic_smem", "%total_smem", "WARP_SZ")
-STRONG = frozenset(("volatile", "relaxed", "acquire", "mmio", "local"))
+STRONG = frozenset(("volatile", "relaxed", "acquire", "mmio"))
+# Give each thread an address of its own memory.
+OWN_MEMORY = frozenset(("alloca", "stacksave"))
 
 
 class BlockUniform:
@@ -51,7 +53,9 @@ class BlockUniform:
 
     def may_hold(self, node: Node) -> bool:
         """Whether the node gives the same for the same operands, and its own operands allow it."""
-        if node.opcode == "call" or node.opcode in ("bar", "barrier", "activemask"):
+        if node.opcode in ("call", "bar", "barrier", "activemask") or node.opcode in OWN_MEMORY:
+            return False
+        if node.instruction.has("local"):
             return False
         row, _ = dispatch.find(node.instruction.opcode)
         if row.effects == "read":
