@@ -95,6 +95,7 @@ class ImageRunner:
         put("<QQQ", raw, 0, parameters_at, ctypes.addressof(symbol_table), ctypes.addressof(table))
         put("<3I", raw, field_offset(LAUNCH.fields, "grid"), *grid)
         put("<3I", raw, field_offset(LAUNCH.fields, "block"), *block)
+        put("<3I", raw, field_offset(LAUNCH.fields, "cluster"), 1, 1, 1)
         put("<I", raw, field_offset(LAUNCH.fields, "dynamic_shared_bytes"), dynamic_shared)
         put("<I", raw, field_offset(LAUNCH.fields, "static_shared_bytes"), meta["static_shared_bytes"])
         state, state_at = aligned(BLOCK.bytes)

@@ -192,7 +192,7 @@ def test_a_handle_that_is_no_function() -> None:
 
 
 def test_every_instruction_is_a_step_and_calls_have_two() -> None:
-    program = plan_program(parsed(RECURSIVE.replace("FACTOR", "1")), "k")
+    program = plan_program(parsed(RECURSIVE.replace("FACTOR", "1")), "k", 16384)
     assert [step.number for step in program.steps] == list(range(len(program.steps)))
     returns = [step for step in program.steps if step.kind == "return_of"]
     assert len(returns) == 2 and all(program.steps[step.number - 1].instruction.opcode == "call" for step in returns)

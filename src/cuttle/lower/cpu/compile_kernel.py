@@ -161,7 +161,7 @@ def compile_kernel(
     """Compiles one kernel. Raises PtxError with the kernel's name for everything that cannot be translated."""
     code = code_options(options)
     if options.plain:
-        return compile_plain(module, kernel, code, want_ir=want_ir, want_assembly=want_assembly)
+        return compile_plain(module, kernel, code, options.stack_bytes, want_ir=want_ir, want_assembly=want_assembly)
     try:
         plan = plan_kernel(module, kernel, options, Target(has_avx512(code), has_avx512_bytes(code)))
         source = kernel_text(plan, code)
@@ -181,13 +181,19 @@ def compile_kernel(
 
 
 def compile_plain(
-    module: Module, kernel: str, code: CodeOptions, *, want_ir: bool = False, want_assembly: bool = False
+    module: Module,
+    kernel: str,
+    code: CodeOptions,
+    stack_bytes: int,
+    *,
+    want_ir: bool = False,
+    want_assembly: bool = False,
 ) -> CompiledImage:
     """The same by way of the plain leg, always at LLVM's level 0."""
     from cuttle.lower.plain.image_text import plain_metadata, plain_text  # seldom needed, and workers start often
 
     try:
-        program, source = plain_text(module, kernel, function_attributes(code))
+        program, source = plain_text(module, kernel, function_attributes(code), stack_bytes)
     except PtxError as error:
         raise naming_kernel(error, kernel) from error
     try:

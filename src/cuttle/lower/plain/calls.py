@@ -9,7 +9,7 @@ from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
 from cuttle.lower.plain.lane_machine import LaneMachine
 from cuttle.lower.plain.lane_record import BASE_AT, EXITED, PC_AT, STATUS_AT
-from cuttle.lower.plain.program import FORMALS_AT, Step, end_of
+from cuttle.lower.plain.program import FORMALS_AT, STACK_END_AT, Step, end_of
 from cuttle.ptx.ir import (
     TYPE_BITS,
     Function,
@@ -67,7 +67,7 @@ def write_call(machine: LaneMachine, step: Step) -> None:
             put_result(machine, target.results[0], result)
         return
     formals = formals_of(machine, step)
-    new_base = e.add(Value("i64", "%base"), e.const("i64", machine.activation.bytes))
+    new_base = end_of_stack(machine)
     callee = machine.offset(Value("ptr", "%mine"), new_base)
     # The largest activation that may follow must fit.
     largest = max(each.bytes for each in machine.program.activations.values())
@@ -87,6 +87,12 @@ def write_call(machine: LaneMachine, step: Step) -> None:
         enter(machine, machine.program.resolve(target.callee.name), callee)
         return
     enter_by_handle(machine, step, formals, callee)
+
+
+def end_of_stack(machine: LaneMachine) -> Value:
+    """Where the next activation begins in the lane's local memory (i64)."""
+    e, align = machine.emitter, machine.activation.align
+    return e.and_(e.add(machine.stack_pointer(), e.const("i64", align - 1)), e.const("i64", -align))
 
 
 def enter_by_handle(machine: LaneMachine, step: Step, formals: Function | Prototype, callee: Value) -> None:
@@ -124,6 +130,9 @@ def enter(machine: LaneMachine, name: str, callee: Value) -> None:
     """The lane stands at the first step of a function: registers are 0, but for those that are parameters."""
     e, activation = machine.emitter, machine.program.activations[name]
     clear(machine, machine.offset(callee, activation.registers_at), activation.bytes - activation.registers_at)
+    base = e.sub(machine.number_of(callee), machine.number_of(Value("ptr", "%mine")))
+    end = e.add(base, e.const("i64", activation.bytes))
+    e.line(f"store {end.typed}, {machine.offset(callee, STACK_END_AT).typed}")
     for parameter in activation.function.parameters:
         if parameter.space != "reg":
             continue
@@ -173,7 +182,7 @@ def write_return_of_call(machine: LaneMachine, step: Step) -> None:
     if driver_function(step, machine) is not None:
         return
     e, formals = machine.emitter, formals_of(machine, step)
-    callee = machine.offset(Value("ptr", "%me"), machine.activation.bytes)
+    callee = machine.offset(Value("ptr", "%mine"), end_of_stack(machine))
     results_at = FORMALS_AT + end_of(formals.parameters)
     # A call may name a result that the function does not have: nobody may look at it.
     for operand, result in zip(target.results, formals.results, strict=False):

@@ -14,10 +14,11 @@ from cuttle.ptx.ir import Module
 SHARED_DECLARATIONS = ("@llvm.memset.p0.i64", "@llvm.cttz.i32")
 
 
-def plain_text(module: Module, kernel: str, attributes: str) -> tuple[Program, str]:
-    """The program and its text; `attributes` are those of every function. Raises PtxError."""
+def plain_text(module: Module, kernel: str, attributes: str, stack_bytes: int) -> tuple[Program, str]:
+    """The program and its text; `attributes` are those of every function, `stack_bytes` the limit on a
+    thread's stack. Raises PtxError."""
     policy.exact_nan, policy.fast_math = True, False
-    program = plan_program(module, kernel)
+    program = plan_program(module, kernel, stack_bytes)
     codes = [write_step(program, step) for step in program.steps]
     return program, "\n".join(
         [*declared(codes), *(text for code in codes for text in code.functions), scheduler_text(program, codes),

@@ -11,28 +11,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from cuttle.abi import wire_layout as wire
+from cuttle.abi.kernel_abi import CLUSTER_STRIDE
 from cuttle.lower.cpu.atomics import scalar_atomic
 from cuttle.lower.emit import Value
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.plain.places import AXES, Place, Structures
-from cuttle.lower.plain.program import CARRY, Activation, Program
-from cuttle.lower.without_clusters import WithoutClusters
-from cuttle.ptx.ir import TYPE_BITS, Instruction
+from cuttle.lower.plain.program import CARRY, STACK_END_AT, Activation, Program
+from cuttle.ptx.ir import TYPE_BITS, Instruction, Symbol
 
-SHARED_WINDOW_BYTES = 256 << 10
+EXPLICIT_CLUSTER = 4  # cuttle_launch.flags
+STACK_FAULT = 5
 SERVICE_INDEX = {name: index for index, name in enumerate(wire.SERVICES)}
 LANE_MASKS = {"eq": (1, 0), "le": (2, -1), "lt": (1, -1), "ge": (1, -1), "gt": (2, -1)}
-# A cluster of one block: what a launch without cluster dimensions has.
 CONSTANT_REGISTERS = {
-    "WARP_SZ": 32, "%nwarpid": 32, "%nsmid": 1, "%smid": 0, "%is_explicit_cluster": 0, "%cluster_ctarank": 0,
-    "%cluster_nctarank": 1, "%cluster_ctaid.x": 0, "%cluster_ctaid.y": 0, "%cluster_ctaid.z": 0,
-    "%cluster_nctaid.x": 1, "%cluster_nctaid.y": 1, "%cluster_nctaid.z": 1,
-    "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0, "%reserved_smem_offset_cap": 0,
-    "%reserved_smem_offset_0": 0, "%reserved_smem_offset_1": 0, "%current_graph_exec": 0,
+    "WARP_SZ": 32, "%nwarpid": 32, "%nsmid": 1, "%smid": 0, "%reserved_smem_offset_begin": 0,
+    "%reserved_smem_offset_end": 0, "%reserved_smem_offset_cap": 0, "%reserved_smem_offset_0": 0,
+    "%reserved_smem_offset_1": 0, "%current_graph_exec": 0,
 }  # fmt: skip
 
 
-class LaneMachine(Structures, WithoutClusters):
+class LaneMachine(Structures):
     """See `lower/machine.py` for what each method means."""
 
     def __init__(self, program: Program, activation: Activation) -> None:
@@ -135,12 +133,82 @@ class LaneMachine(Structures, WithoutClusters):
         want_result: bool, ordering: str, scope: str, where: Value | None = None
     ) -> Value | None:  # fmt: skip
         if where is not None:
-            self.refuse("atomics of some lanes are not there on this device")
+            element = f"i{TYPE_BITS[type_name]}"
+            slot = Value("ptr", self.allocate(element))
+            self.emitter.line(f"store {element} 0, {slot.typed}")
+
+            def work() -> None:
+                old = self.atomic(
+                    operation, type_name, space, address, operands, want_result=want_result, ordering=ordering,
+                    scope=scope,
+                )  # fmt: skip
+                if old is not None:
+                    self.emitter.line(f"store {old.typed}, {slot.typed}")
+
+            self.only_where(where, work)
+            return self.read(slot, element)
         return scalar_atomic(
             self.emitter, operation, type_name, self.pointer(space, address),
             [self.emitter.as_bits(operand) for operand in operands], plain=False, ordering="acq_rel",
             label=self.label, allocate=self.allocate,
         )  # fmt: skip
+
+    def copy_bytes(
+        self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None
+    ) -> None:
+        e = self.emitter
+        if where is not None:
+            self.only_where(where, lambda: self.copy_bytes(to, destination, origin, source, size))
+            return
+        e.declare("@llvm.memmove.p0.p0.i64", "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
+        places = self.pointer(to, destination), self.pointer(origin, source)
+        count = e.resize(size, 64)
+        e.line(f"call void @llvm.memmove.p0.p0.i64({places[0].typed}, {places[1].typed}, {count.typed}, i1 false)")
+
+    def reduce_bytes(
+        self, operation: str, type_name: str, to: str, destination: Any, origin: str, source: Any, size: Value
+    ) -> None:
+        e = self.emitter
+        step = TYPE_BITS[type_name] // 8
+        counter = Value("ptr", self.allocate("i64"))
+        head, work, done = (self.label(stem) for stem in ("elements", "element", "elements.done"))
+        e.line(f"store i64 0, {counter.typed}")
+        e.line(f"br label %{head}")
+        self.mark(head)
+        at = self.read(counter, "i64")
+        e.line(f"br {e.icmp('ult', at, e.resize(size, 64)).typed}, label %{work}, label %{done}")
+        self.mark(work)
+        (value,) = self.load(origin, 8 * step, 1, self.advance(source, at))
+        self.atomic(
+            operation, type_name, to, self.advance(destination, at), [value], want_result=False, ordering="relaxed",
+            scope="gpu",
+        )  # fmt: skip
+        e.line(f"store {e.add(at, e.const('i64', step)).typed}, {counter.typed}")
+        e.line(f"br label %{head}")
+        self.mark(done)
+
+    def zero_bytes(self, space: str, address: Any, size: Value) -> None:
+        e = self.emitter
+        e.declare("@llvm.memset.p0.i64", "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        count = e.resize(size, 64)
+        e.line(f"call void @llvm.memset.p0.i64({self.pointer(space, address).typed}, i8 0, {count.typed}, i1 false)")
+
+    def address_value(self, space: str, address: Any) -> Value:
+        return self.as_place(address).value
+
+    def stack_pointer(self) -> Value:
+        return self.read(Value("ptr", "%me"), "i64", STACK_END_AT)
+
+    def move_stack(self, pointer: Value) -> None:
+        e = self.emitter
+        over = e.icmp("ugt", pointer, e.const("i64", self.program.local_bytes))
+
+        def trap() -> None:
+            assert self.instruction is not None
+            self.service("trap", [e.const("i64", STACK_FAULT), e.const("i64", self.instruction.location.line)])
+
+        self.only_where(over, trap)
+        e.line(f"store {pointer.typed}, {self.offset(Value('ptr', '%me'), STACK_END_AT).typed}")
 
     def fence(self, scope: str, semantics: str) -> None:
         self.emitter.line("fence seq_cst")
@@ -151,22 +219,37 @@ class LaneMachine(Structures, WithoutClusters):
         e = self.emitter
         base, _, axis_name = name.partition(".")
         if name in CONSTANT_REGISTERS:
-            kind = "i1" if name == "%is_explicit_cluster" else "i64" if name == "%current_graph_exec" else "i32"
-            return e.const(kind, CONSTANT_REGISTERS[name])
+            return e.const("i64" if name == "%current_graph_exec" else "i32", CONSTANT_REGISTERS[name])
+        if name == "%is_explicit_cluster":
+            flags = self.launch_word(wire.KERNEL_LAUNCH_FLAGS_AT)
+            return e.icmp("ne", e.and_(flags, e.const("i32", EXPLICIT_CLUSTER)), e.const("i32", 0))
+        if name == "%cluster_ctarank":
+            return self.cluster_rank()
+        if name == "%cluster_nctarank":
+            return self.blocks_of_cluster()
         if axis_name in AXES:
             axis = AXES.index(axis_name)
             sizes = [self.launch_word(wire.KERNEL_LAUNCH_BLOCK_AT + 4 * each) for each in range(3)]
             if base == "%tid":
                 left = Value("i32", "%thread")
-                for size in sizes[:axis]:
-                    left = e.binary("udiv", left, size)
+                for each in sizes[:axis]:
+                    left = e.binary("udiv", left, each)
                 return e.binary("urem", left, sizes[axis])
             if base == "%ntid":
                 return sizes[axis]
-            if base in ("%ctaid", "%clusterid"):
-                return self.block_word(wire.KERNEL_BLOCK_CTAID_AT + 4 * axis)
-            if base in ("%nctaid", "%nclusterid"):
-                return self.launch_word(wire.KERNEL_LAUNCH_GRID_AT + 4 * axis)
+            index = self.block_word(wire.KERNEL_BLOCK_CTAID_AT + 4 * axis)
+            blocks = self.launch_word(wire.KERNEL_LAUNCH_GRID_AT + 4 * axis)
+            size = self.cluster_size(axis)
+            if base == "%ctaid":
+                return index
+            if base == "%nctaid":
+                return blocks
+            if base == "%cluster_nctaid":
+                return size
+            if base == "%cluster_ctaid":
+                return e.binary("urem", index, size)
+            if base in ("%clusterid", "%nclusterid"):
+                return e.binary("udiv", index if base == "%clusterid" else blocks, size)
         if name == "%laneid":
             return Value("i32", "%lane")
         if name == "%warpid":
@@ -237,8 +320,6 @@ class LaneMachine(Structures, WithoutClusters):
 
     def barrier(self, kind: str, barrier: Value, threads: Value | None, predicate: Value | None = None) -> Value | None:
         """Notes the request; when the barrier is passed the op is applied again, with `barrier_result` (i32)."""
-        if kind.startswith("cluster"):
-            self.refuse("clusters are not there on this device")
         self.barrier_request = (kind, barrier, threads, predicate)
         if not kind.startswith("red"):
             return None
@@ -254,31 +335,80 @@ class LaneMachine(Structures, WithoutClusters):
         result = e.emit("i64", 1, f"call i64 {function.text}(ptr %block, i32 %thread, {', '.join(wide)})")
         return e.resize(result, result_bits) if result_bits else None
 
-    def window(self, space: str) -> Value:
-        """Where a space begins in generic addressing."""
-        pointer = {"shared": self.shared_memory, "local": lambda: Value("ptr", "%mine"), "param": self.parameters}[
-            space
-        ]()
+    def blocks_of_cluster(self) -> Value:
+        x, y, z = (self.cluster_size(axis) for axis in range(3))
+        return self.emitter.mul(self.emitter.mul(x, y), z)
+
+    def number_of(self, pointer: Value) -> Value:
         return self.emitter.emit("i64", 1, f"ptrtoint {pointer.typed} to i64")
 
     def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
         e = self.emitter
         if space == "param" and not self.activation.function.is_entry:
             space = "local"
-        if space not in ("shared", "local", "param"):
+        if space in ("shared", "cluster"):
+            origin = self.shared_memory()
+        elif space in ("local", "param"):
+            origin = Value("ptr", "%mine") if space == "local" else self.parameters()
+        else:
             return address
-        wide, base = e.resize(address, 64, signed=True), self.window(space)
+        wide, base = e.resize(address, 64, signed=True), self.number_of(origin)
         return e.resize(e.add(wide, base) if to_generic else e.sub(wide, base), address.bits)
+
+    def shared_bytes(self) -> Value:
+        """Static and dynamic shared memory of the block (i64)."""
+        static = self.launch_word(wire.KERNEL_LAUNCH_STATIC_SHARED_BYTES_AT)
+        both = self.emitter.add(static, self.launch_word(wire.KERNEL_LAUNCH_DYNAMIC_SHARED_BYTES_AT))
+        return self.emitter.cast("zext", both, "i64")
 
     def is_space(self, space: str, address: Value) -> Value:
         e = self.emitter
-        if space in ("const", "param"):
-            return e.const("i1", 0)
-        if space in ("shared", "cluster"):
-            return e.icmp("ult", e.sub(address, self.window("shared")), e.const("i64", SHARED_WINDOW_BYTES))
+        if space == "shared":
+            # Between guard pages: nothing else can be there, and a pointer just outside still belongs to shared memory.
+            return e.icmp("ule", e.sub(address, self.number_of(self.own_shared_memory())), self.shared_bytes())
+        if space == "cluster":
+            far = e.sub(address, self.number_of(self.shared_memory()))
+            stride = e.const("i64", CLUSTER_STRIDE)
+            inside = e.icmp("ult", far, e.mul(e.cast("zext", self.blocks_of_cluster(), "i64"), stride))
+            place = e.and_(far, e.const("i64", CLUSTER_STRIDE - 1))
+            return e.and_(inside, e.icmp("ule", place, self.shared_bytes()))
         if space == "local":
-            return e.icmp("ult", e.sub(address, self.window("local")), e.const("i64", self.program.local_bytes))
-        return e.not_(e.or_(self.is_space("local", address), self.is_space("shared", address)))
+            near = e.sub(address, self.number_of(Value("ptr", "%mine")))
+            return e.icmp("ult", near, e.const("i64", self.program.local_bytes))
+        if space == "param":
+            size = e.cast("zext", self.launch_word(wire.KERNEL_LAUNCH_PARAMETER_BYTES_AT), "i64")
+            return e.icmp("ult", e.sub(address, self.number_of(self.parameters())), size)
+        if space == "const":
+            return self.is_constant(address)
+        others = e.or_(self.is_space("local", address), self.is_space("cluster", address))
+        return e.not_(e.or_(others, self.is_constant(address)))
+
+    def is_constant(self, address: Value) -> Value:
+        """Whether a generic address lies in one of the module's `.const` variables that the kernel uses."""
+        e = self.emitter
+        inside: Value = e.const("i1", 0)
+        for name in self.program.symbols:
+            variable = self.program.module.variables.get(name)
+            if variable is not None and variable.space == "const":
+                begin = self.symbol(Symbol(name), Value("i64", "%base")).value
+                size = e.const("i64", max(variable.size_bytes, 1))
+                inside = e.or_(inside, e.icmp("ult", e.sub(address, begin), size))
+        return inside
+
+    def map_to_rank(self, address: Value, rank: Value, *, generic: bool) -> Value:
+        e = self.emitter
+        base = self.number_of(self.shared_memory())
+        wide = e.sub(e.resize(address, 64), base) if generic else e.resize(address, 64)
+        place = e.and_(wide, e.const("i64", CLUSTER_STRIDE - 1))
+        mapped = e.add(place, e.mul(e.resize(rank, 64), e.const("i64", CLUSTER_STRIDE)))
+        return e.resize(e.add(mapped, base) if generic else mapped, address.bits)
+
+    def rank_of(self, address: Value, *, generic: bool) -> Value:
+        e = self.emitter
+        wide = e.resize(address, 64)
+        if generic:
+            wide = e.sub(wide, self.number_of(self.shared_memory()))
+        return e.resize(e.binary("udiv", wide, e.const("i64", CLUSTER_STRIDE)), 32)
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> None:
         assert self.instruction is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cuttle.abi import wire_layout as wire
+from cuttle.abi.kernel_abi import CLUSTER_STRIDE
 from cuttle.errors import PtxError
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.plain.program import Activation, Program
@@ -65,8 +66,30 @@ class Structures:
     def block_word(self, at: int, element: str = "i32") -> Value:
         return self.read(self.block, element, at)
 
-    def shared_memory(self) -> Value:
+    def cluster_size(self, axis: int) -> Value:
+        return self.launch_word(wire.KERNEL_LAUNCH_CLUSTER_AT + 4 * axis)
+
+    def cluster_rank(self) -> Value:
+        """The block's number in its cluster, x fastest; 0 outside of clusters."""
+        e = self.emitter
+        sizes = [self.cluster_size(axis) for axis in range(3)]
+        x, y, z = (
+            e.binary("urem", self.block_word(wire.KERNEL_BLOCK_CTAID_AT + 4 * axis), sizes[axis]) for axis in range(3)
+        )
+        return e.add(x, e.mul(sizes[0], e.add(y, e.mul(sizes[1], z))))
+
+    def shared_offset(self) -> Value:
+        """Where the block's own memory begins in the shared window (i64), as on hardware."""
+        return self.emitter.mul(
+            self.emitter.cast("zext", self.cluster_rank(), "i64"), self.emitter.const("i64", CLUSTER_STRIDE)
+        )
+
+    def own_shared_memory(self) -> Value:
         return self.block_word(wire.KERNEL_BLOCK_SHARED_AT, "ptr")
+
+    def shared_memory(self) -> Value:
+        """The pointer that shared addresses count from: the shared memory of the cluster's first block."""
+        return self.offset(self.own_shared_memory(), self.emitter.neg(self.shared_offset()))
 
     def parameters(self) -> Value:
         return self.launch_word(wire.KERNEL_LAUNCH_PARAMETERS_AT, "ptr")
@@ -97,7 +120,8 @@ class Structures:
                 raise PtxError("PTX-0304", f"{name} has no address here")
             return Place(e.const("i64", program.handles[name] + symbol.offset))
         if variable.space == "shared":
-            return Place(e.const("i64", program.shared[variable.name] + symbol.offset), "shared")
+            own = e.const("i64", program.shared[variable.name] + symbol.offset)
+            return Place(e.add(own, self.shared_offset()), "shared")
         if variable.space == "local":
             return Place(e.const("i64", program.local[name] + symbol.offset), "local")
         table = self.launch_word(wire.KERNEL_LAUNCH_SYMBOLS_AT, "ptr")

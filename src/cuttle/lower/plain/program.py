@@ -2,7 +2,8 @@
 
 Each lane has an *activation* per function it is in, in its own local memory, one behind the other:
 
-    0    u32 step to return to, u32 where the caller's activation begins, then 8 bytes of nothing
+    0    u32 step to return to, u32 where the caller's activation begins
+    8    u64 where the lane's stack ends: behind the activation, and behind what `alloca` has taken
     16   parameters at their offsets (none of the kernel's: those are the launch's), 16-byte aligned the results
     ...  `.local` and `.param` variables
     ...  registers, 16 bytes each
@@ -35,7 +36,10 @@ FORMALS_AT = 16
 REGISTER_BYTES = 16
 CARRY = "%cc"  # CC.CF, kept like a register of type pred
 DYNAMIC_ALIGN = 16
-STACK_BYTES = 64 << 10  # local memory per thread for calls, beyond the kernel's own
+STACK_END_AT = 8
+# Registers lie on the stack: calls and `alloca` get so many times what the program's limit on a thread's stack says.
+STACK_FACTOR = 4
+STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -98,8 +102,9 @@ class Program:
         return self.module.aliases.get(name, name)
 
 
-def plan_program(module: Module, kernel: str) -> Program:
-    """Numbers the steps and lays out the memory. Raises PtxError if the module has no such kernel."""
+def plan_program(module: Module, kernel: str, stack_bytes: int) -> Program:
+    """Numbers the steps and lays out the memory; `stack_bytes` is the limit on a thread's stack. Raises PtxError if the
+    module has no such kernel."""
     function = module.functions.get(module.aliases.get(kernel, kernel))
     if function is None or not function.is_entry or function.statements is None:
         raise PtxError("PTX-0301", f"there is no kernel {kernel} in the module")
@@ -109,7 +114,7 @@ def plan_program(module: Module, kernel: str) -> Program:
     for name in names:
         number_steps(program, module.functions[name])
     lay_out_shared(program, names)
-    lay_out_local(program, names)
+    lay_out_local(program, names, stack_bytes)
     return program
 
 
@@ -208,7 +213,7 @@ def lay_out_shared(program: Program, names: Sequence[str]) -> None:
     program.shared.update(dict.fromkeys(dynamic, program.dynamic_offset))
 
 
-def lay_out_local(program: Program, names: Sequence[str]) -> None:
+def lay_out_local(program: Program, names: Sequence[str], stack_bytes: int) -> None:
     """Activations. Their sizes are multiples of the largest alignment, so every one of them begins aligned."""
     functions = [program.module.functions[name] for name in names]
     outer = {
@@ -230,7 +235,8 @@ def lay_out_local(program: Program, names: Sequence[str]) -> None:
         at += variable.size_bytes
     kernel = program.activations[program.kernel]
     kernel.bytes = round_up(at, align)
-    program.local_bytes = kernel.bytes + (STACK_BYTES if any(each.kind == "return_of" for each in program.steps) else 0)
+    grows = any(each.kind == "return_of" or each.instruction.opcode in STACK_OPCODES for each in program.steps)
+    program.local_bytes = kernel.bytes + (round_up(STACK_FACTOR * stack_bytes, align) if grows else 0)
 
 
 def activation_of(function: Function, align: int) -> Activation:

@@ -36,7 +36,7 @@ from cuttle.lower.plain.lane_record import (
     WAITING,
 )
 from cuttle.lower.plain.places import LANES
-from cuttle.lower.plain.program import Program
+from cuttle.lower.plain.program import STACK_END_AT, Program
 from cuttle.lower.plain.steps import ACROSS, BARRIER, BY_LANE, StepCode
 
 PATIENCE = 16384
@@ -105,7 +105,7 @@ def fill(template: str, program: Program) -> str:
         "NUMBER_AT": NUMBER_AT, "THREADS_AT": THREADS_AT, "PREDICATE_AT": PREDICATE_AT, "RECORD": LANE_RECORD_BYTES,
         "READY": READY, "WAITING": WAITING, "AT_BARRIER": AT_BARRIER, "EXITED": EXITED, "LANES": LANES,
         "ENTRY": program.entries[program.kernel], "LOCAL_BYTES": program.local_bytes,
-        "REGISTERS_FROM": activation.registers_at, "REGISTERS_BYTES": activation.bytes - activation.registers_at,
+        "STACK_END_AT": STACK_END_AT, "STACK_FROM": activation.bytes, "REGISTERS_FROM": activation.registers_at, "REGISTERS_BYTES": activation.bytes - activation.registers_at,
         "FRAME_BYTES": FRAME_BYTES, "TURN_AT": TURN_AT, "STRETCH": STRETCH, "PATIENCE": PATIENCE, "TURNS": TURNS,
         "STOP_YIELD": STOP_NUMBERS["yield"], "STOP_DONE": STOP_NUMBERS["done"], "DONE": STEP_DONE - (1 << 32),
         "BEHIND_BARRIER": BEHIND_BARRIER, "AFTER_YIELD": AFTER_YIELD, "ILLEGAL": ILLEGAL_INSTRUCTION_FAULT,
@@ -333,6 +333,8 @@ clear:
   %wide = zext i32 %thread to i64
   %far = mul i64 %wide, $LOCAL_BYTES
   %mine = getelementptr i8, ptr %local, i64 %far
+  %stack.at = getelementptr i8, ptr %mine, i64 $STACK_END_AT
+  store i64 $STACK_FROM, ptr %stack.at
   %registers = getelementptr i8, ptr %mine, i64 $REGISTERS_FROM
   call void @llvm.memset.p0.i64(ptr %registers, i8 0, i64 $REGISTERS_BYTES, i1 false)
   br label %past

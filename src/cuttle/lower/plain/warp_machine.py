@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cuttle.abi import wire_layout as wire
 from cuttle.lower.emit import Value
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.plain.lane_loops import (
@@ -21,7 +20,7 @@ from cuttle.lower.plain.lane_loops import (
     shuffle_lanes,
     write_registers,
 )
-from cuttle.lower.plain.lane_machine import LANE_MASKS, SHARED_WINDOW_BYTES
+from cuttle.lower.plain.lane_machine import LANE_MASKS
 from cuttle.lower.plain.places import LANES, Place, Structures
 from cuttle.lower.plain.program import CARRY, Activation, Program
 from cuttle.lower.without_clusters import WithoutClusters
@@ -176,11 +175,8 @@ class WarpMachine(Structures, WithoutClusters):
         return e.resize(e.add(wide, base) if to_generic else e.sub(wide, base), address.bits)
 
     def is_space(self, space: str, address: Value) -> Value:
-        e = self.emitter
-        if space not in ("shared", "cluster"):
-            self.refuse(f"a look at whether addresses are {space} ones, for a whole warp")
-        base = self.block_word(wire.KERNEL_BLOCK_SHARED_AT, "i64")
-        return e.icmp("ult", e.sub(address, base), e.const("i64", SHARED_WINDOW_BYTES))
+        self.refuse("a look at the spaces of addresses, for a whole warp")
+        raise AssertionError
 
     def refuse(self, reason: str, code: str = "PTX-0304") -> None:
         assert self.instruction is not None
