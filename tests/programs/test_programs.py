@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests import cuda_toolchain
-from tests.programs.programs import FAILED, FOLDER, PROGRAMS, RECORD, Program
+from tests.programs.programs import FAILED, FOLDER, PROGRAMS, RECORD, UNRECORDED, Program
 
 # Protects against a program that hangs; it decides nothing else.
 RUN_TIMEOUT_S = 300
@@ -38,8 +38,9 @@ def build(program: Program, *, broken: bool) -> Path:
     )
 
 
-def run(executable: Path) -> tuple[int, bytes, bytes]:
+def run(executable: Path, architecture: int = 80) -> tuple[int, bytes, bytes]:
     """Exit code, stdout and stderr of the program under Cuttle."""
+    capability = f"{architecture // 10}.{architecture % 10}"
     command = [sys.executable, "-m", "cuttle", "run", "--", str(executable)]
     with subprocess.Popen(
         command,
@@ -47,6 +48,7 @@ def run(executable: Path) -> tuple[int, bytes, bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        env={**os.environ, "CUTTLE_COMPUTE_CAPABILITY": capability},
     ) as process:
         try:
             stdout, stderr = process.communicate(timeout=RUN_TIMEOUT_S)
@@ -86,7 +88,7 @@ def test_record_is_fresh(program: Program) -> None:
 def test_program_prints_what_a_gpu_printed(program: Program) -> None:
     """Exit code and every byte of stdout are as on the H200."""
     entry = recorded(program)["normal"]
-    code, stdout, stderr = run(build(program, broken=False))
+    code, stdout, stderr = run(build(program, broken=False), program.architecture)
     explanation = f"stderr:\n{stderr.decode(errors='replace')}"
     assert code == program.exit_code == entry["exit_code"], explanation
     if hashlib.sha256(stdout).hexdigest() != entry["stdout_sha256"]:
@@ -101,21 +103,21 @@ def test_program_prints_what_a_gpu_printed(program: Program) -> None:
 def test_broken_build_is_noticed(program: Program) -> None:
     """With -DBREAK the program's own checks fail, here as on the H200."""
     entry = recorded(program)["broken"]
-    code, _, stderr = run(build(program, broken=True))
+    code, _, stderr = run(build(program, broken=True), program.architecture)
     assert code == FAILED == entry["exit_code"], f"stderr:\n{stderr.decode(errors='replace')}"
     assert stderr.strip(), "nothing says what was wrong"
 
 
 def test_every_source_belongs_to_a_program() -> None:
     """No file lies about that no row names, and no name is there twice."""
-    listed = {source for program in PROGRAMS for source in program.sources}
+    listed = {source for program in (*PROGRAMS, *UNRECORDED) for source in program.sources}
     present = {path.relative_to(FOLDER).as_posix() for end in ("*.cu", "*.cpp") for path in FOLDER.rglob(end)}
     assert present == listed
-    assert len({program.name for program in PROGRAMS}) == len(PROGRAMS)
+    assert len({program.name for program in (*PROGRAMS, *UNRECORDED)}) == len((*PROGRAMS, *UNRECORDED))
 
 
 def test_record_has_no_other_programs() -> None:
     """An entry without a program would never be looked at."""
     assert RECORD.exists(), "no record"
     entries = json.loads(RECORD.read_text(encoding="utf-8"))["programs"]
-    assert set(entries) <= {program.name for program in PROGRAMS}
+    assert set(entries) <= {program.name for program in (*PROGRAMS, *UNRECORDED)}

@@ -17,6 +17,8 @@ from cuttle.abi.ptx_isa import OPCODES
 from cuttle.client import build
 from tests.ptx.run_files import read_file
 
+pytestmark = pytest.mark.device
+
 FOLDER = Path(__file__).parent
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.ptx"))
 PATIENCE_SECONDS = 30.0  # for a file that ends

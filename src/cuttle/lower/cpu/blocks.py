@@ -244,8 +244,6 @@ class BlockWriter:
         incoming = []
         for phi in self.graph.blocks[target].phis:
             value = phi.incoming[source]
-            if self.graph.values[value].undefined:
-                continue
             incoming.append(
                 (phi.result, region.conform(self.nodes.incoming(value, phi.result), self.plan.shape(phi.result)))
             )

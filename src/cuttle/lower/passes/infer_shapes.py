@@ -32,6 +32,8 @@ from cuttle.ptx.ir import Immediate, SpecialRegister, Symbol
 
 WIDEN_AFTER = 4
 
+# Special registers that are another number whenever they are read.
+CLOCKS = ("%clock", "%globaltimer", "%pm")
 # Opcodes whose result is the same for all lanes whatever their operands are.
 UNIFORM_RESULT = frozenset({"activemask"})
 # Each lane has a result of its own, whatever the operands: it depends on other lanes, or on their order at one word.
@@ -220,6 +222,8 @@ class ShapeAnalysis:
         instruction = node.instruction
         if self.timeless and opcode in (*UNIFORM_RESULT, "vote", "redux.sync", "bar", "barrier"):
             # Other lanes execute it another time, with another result, while these lanes still use theirs.
+            return VECTOR
+        if self.timeless and any(isinstance(o, SpecialRegister) and o.name.startswith(CLOCKS) for o in node.operands):
             return VECTOR
         if opcode in UNIFORM_RESULT:
             return UNIFORM
