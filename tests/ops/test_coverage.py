@@ -17,6 +17,7 @@ from cuttle.errors import PtxError
 from cuttle.lower.ops.coverage import canonical, stands_in_rows
 from cuttle.ptx.opcode_roots import split_opcode
 from cuttle.sweep import golden
+from cuttle.sweep.cells import OPCODES_OF_CELLS
 from cuttle.sweep.forms import PURE, SKIPPED
 from tests.cuda_toolchain import from_wheels
 from tools.ask_ptxas import accepted_spellings, candidates, read_accepted, statements
@@ -70,6 +71,19 @@ def test_every_accepted_pure_form_is_recorded(path: Path) -> None:
         if OPCODES[opcode].family in PURE and opcode not in SKIPPED and not refused_by(opcode, modifiers):
             if canonical(spelling) not in recorded:
                 missing.append(spelling)
+    assert not missing
+
+
+@pytest.mark.parametrize("path", [golden.CELLS, golden.CELLS_SECOND], ids=lambda path: path.stem)
+def test_every_accepted_memory_form_is_recorded(path: Path) -> None:
+    """Loads, stores and atomics on generic, global and shared addresses."""
+    recorded = {canonical(item["form"]) for item in golden.load(path)[0]["forms"]}
+    missing = []
+    for spelling in ACCEPTED:
+        opcode, modifiers = root_of(spelling)
+        elsewhere = {"const", "local", "param", "param::entry", "param::func"} & set(modifiers)
+        if opcode in OPCODES_OF_CELLS and not elsewhere and canonical(spelling) not in recorded:
+            missing.append(spelling)
     assert not missing
 
 

@@ -105,6 +105,17 @@ def test_matrix_and_reference(tmp_path: Path) -> None:
     assert verdicts["reference", "sqrt"].outcome == "exact" and verdicts["reference", "sqrt"].max_ulp <= 0.5
 
 
+def test_cells(tmp_path: Path) -> None:
+    """Float atomics differed from the H200 in what they flush and in NaNs; loads, stores and the rest for good measure."""
+    pattern = r"^(atom|red)(\.shared|\.global)?\.(add\.(f32|f64|v2\.f32|noftz\.bf16)|min\.noftz\.v4\.f16x2|max\.noftz\.v8\.bf16)$"
+    choice = Choice(domains=("cells", "cells-second"), pattern=pattern + r"|^(ld|st)\.(v2\.s8|b128|shared\.v4\.u16)$")
+    report = sweep(choice, tmp_path / "r.sqlite")
+    assert {verdict.outcome for verdict in report.verdicts} == {"exact"} and len(report.verdicts) > 60
+    folder = tampered(tmp_path, "cells_ptx.xz", "st.b32", 128 * 32 - 1)
+    wrong = sweep(Choice(domains=("cells",), pattern=r"^st\.b32$", folder=folder), tmp_path / "w.sqlite").verdicts[0]
+    assert (wrong.outcome, wrong.differing) == ("differs", 1) and "cell " in wrong.first
+
+
 def test_refused_forms_say_so(tmp_path: Path) -> None:
     """A recording of a form that the list refuses."""
     head = {"seed": 1, "forms": [{"form": "fma.rz.bf16", "count": 512, "bytes": 1024}]}

@@ -50,7 +50,8 @@ class Machine(Protocol):
     ) -> Value | None:  # fmt: skip
         """One atomic read-modify-write per active lane, in lane order where addresses coincide.
 
-        `operation`: `add min max and or xor exch cas inc dec` (f16/bf16/x2/f32/f64 adds by `type_name`, a PTX type).
+        `operation`: `add min max and or xor exch cas inc dec` (f16/bf16/x2/f32/f64 adds by `type_name`, a PTX type), and of
+        float adds `add_ftz` (flushes subnormals), `add_signaling` (NaNs pass as they are), `add_old_nan` (memory's NaN wins).
         Returns the old value, or None if `want_result` is false. Lanes for which `where` (i1) does not hold leave memory
         alone; their result is undefined.
         """

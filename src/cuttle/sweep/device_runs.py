@@ -11,12 +11,12 @@ from pathlib import Path
 from cuttle.abi.cuda_errors import CUDA_ERROR_INVALID_PTX
 from cuttle.errors import CuttleError, SweepError
 from cuttle.lower.ops.forms import Form, synthesise
-from cuttle.sweep import golden, matrix
+from cuttle.sweep import cells, golden, matrix
 from cuttle.sweep.domains import FILES, dense_name
 from cuttle.sweep.driver import Driver, DriverFailure
 from cuttle.sweep.exhaustive import THREADS, Digests, block_bits, digest_kernel, digests_of, recorded_digests
 from cuttle.sweep.forms import result_operands, source_operands, storage_bytes
-from cuttle.sweep.golden import MatrixRecord, Record
+from cuttle.sweep.golden import CellRecord, MatrixRecord, Record
 from cuttle.sweep.kernels import HEADER, kernel
 from cuttle.sweep.reference import FUNCTIONS, errors, operands
 from cuttle.sweep.verdict import Verdict, admitted_ulp, outcome_of
@@ -25,6 +25,7 @@ u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 TARGET = "sm_90"
 BLOCKS_AT_ONCE = 8
 Progress = Callable[[float], None]
+AnyRecord = Record | MatrixRecord | CellRecord | Digests
 
 
 class Runs:
@@ -33,11 +34,11 @@ class Runs:
     def __init__(self, folder: Path, library: str = "libcuda.so.1") -> None:
         self.driver = Driver(library)
         self.folder = folder
-        self._recorded: dict[str, dict[str, Record | MatrixRecord | Digests]] = {}
+        self._recorded: dict[str, dict[str, AnyRecord]] = {}
 
     # -- recordings --------------------------------------------------------------------------------------------------
 
-    def recorded(self, domain: str, name: str) -> Record | MatrixRecord | Digests:
+    def recorded(self, domain: str, name: str) -> AnyRecord:
         """What was recorded for an item; a domain is read when first asked for."""
         if domain not in self._recorded:
             path = self.folder / FILES[domain]
@@ -46,6 +47,8 @@ class Runs:
                 self._recorded[domain] = dict(zip(names, golden.dense(path), strict=True))
             elif domain == "exhaustive":
                 self._recorded[domain] = {item.form.name: item for item in recorded_digests(path)}
+            elif domain.startswith("cells"):
+                self._recorded[domain] = {item.form.name: item for item in golden.cell_records(path)}
             elif domain.startswith("matrix"):
                 self._recorded[domain] = {item.name: item for item in golden.matrix_records(path)}
             else:
@@ -59,14 +62,40 @@ class Runs:
     def run(self, domain: str, names: Sequence[str], progress: Progress = lambda share: None) -> list[Verdict]:
         """The verdicts of some items of a domain. Items that are cheap share a module, so that their compilation overlaps."""
         begin = time.monotonic()
-        if domain in ("golden", "second", "dense") and len(names) > 1:
+        together = self._run_cells if domain.startswith("cells") else self._run_columns
+        if domain in ("golden", "second", "dense", "cells", "cells-second") and len(names) > 1:
             try:
-                verdicts = self._run_columns(domain, names)
+                verdicts = together(domain, names)
                 share = (time.monotonic() - begin) / len(names)
                 return [replace(verdict, seconds=share) for verdict in verdicts]
             except DriverFailure:
                 self._recover()
         return [self._run_alone(domain, name, progress) for name in names]
+
+    def _run_cells(self, domain: str, names: Sequence[str]) -> list[Verdict]:
+        driver = self.driver
+        records = [record for name in names if isinstance(record := self.recorded(domain, name), CellRecord)]
+        text = HEADER.format(target=TARGET) + "\n".join(
+            cells.cell_kernel(r.form, f"k{i}") for i, r in enumerate(records)
+        )
+        module = driver.load(text.encode())
+        memory: list[ctypes.c_uint64] = []
+        for index, record in enumerate(records):
+            packed = cells.packed_inputs(record.form, record.seed)
+            source, target = driver.allocate(len(packed)), driver.allocate(len(record.results))
+            memory += [source, target]
+            driver.write(source, packed)
+            driver.write(target, bytes(len(record.results)))
+            driver.launch(module, f"k{index}", [source, target], cells.COUNT)
+        driver.synchronize()
+        verdicts = [
+            compared_cells(domain, name, record, driver.read(memory[2 * index + 1], len(record.results)))
+            for index, (name, record) in enumerate(zip(names, records, strict=True))
+        ]
+        for pointer in memory:
+            driver.free(pointer)
+        driver.unload(module)
+        return verdicts
 
     def _run_alone(self, domain: str, name: str, progress: Progress) -> Verdict:
         begin = time.monotonic()
@@ -77,6 +106,8 @@ class Runs:
                 verdict = self._run_reference(name)
             elif domain.startswith("matrix"):
                 verdict = self._run_matrix(domain, name)
+            elif domain.startswith("cells"):
+                verdict = self._run_cells(domain, [name])[0]
             else:
                 verdict = self._run_columns(domain, [name])[0]
         except DriverFailure as failure:
@@ -111,6 +142,8 @@ class Runs:
         if domain == "reference":
             return kernel(synthesise(name), "k")
         record = self.recorded(domain, name)
+        if isinstance(record, CellRecord):
+            return cells.cell_kernel(record.form, "k")
         if isinstance(record, MatrixRecord):
             return matrix.kernel(matrix.recorded_of(record.name), "k")
         return digest_kernel(record.form, "k") if isinstance(record, Digests) else kernel(record.form, "k")
@@ -240,6 +273,31 @@ def packed_columns(form: Form, columns: Sequence[Sequence[int]]) -> bytes:
     return b"".join(
         value.to_bytes(size, "little") for column, size in zip(columns, sizes, strict=True) for value in column
     )
+
+
+def compared_cells(domain: str, name: str, record: CellRecord, raw: bytes) -> Verdict:
+    """The verdict on results and cells: the number of threads for which something differs."""
+    form = record.form
+    wrong: dict[int, str] = {}
+    at = 0
+    for index, (_, width) in enumerate(form.destinations):
+        size = storage_bytes(width)
+        for thread in range(cells.COUNT):
+            ours, theirs = (data[at + thread * size :][:size] for data in (raw, record.results))
+            if ours != theirs:
+                wrong.setdefault(thread, f"result {index}: 0x{ours[::-1].hex()}, expected 0x{theirs[::-1].hex()}")
+        at += size * cells.COUNT
+    at = len(raw) - cells.COUNT * cells.CELL_BYTES
+    for thread in range(cells.COUNT):
+        ours, theirs = (data[at + thread * cells.CELL_BYTES :][: cells.CELL_BYTES] for data in (raw, record.results))
+        if ours != theirs:
+            wrong.setdefault(thread, f"cell {ours.hex()}, expected {theirs.hex()}")
+    if not wrong:
+        return Verdict(domain, name, "exact", cells.COUNT)
+    thread = min(wrong)
+    columns, before = cells.columns_of(form, record.seed)
+    given = " ".join([f"cell {before[thread].hex()}", *(f"{column[thread]:#x}" for column in columns)])
+    return Verdict(domain, name, "differs", cells.COUNT, len(wrong), 1, f"({given}): {wrong[thread]}")
 
 
 def compared(domain: str, name: str, record: Record, answers: list[list[int]]) -> Verdict:

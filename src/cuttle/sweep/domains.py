@@ -6,6 +6,7 @@
 | second | the same with the second seed | recorded on an H200 |
 | dense | runs of neighbouring operands of the approximate functions | recorded on an H200 |
 | exhaustive | all operands of the forms with 16 or 32 operand bits | digests recorded on an H200 |
+| cells, cells-second | loads, stores, atomics and reductions on memory cells | recorded on an H200 |
 | matrix, matrix-second | every form of mma, mma.sp and wmma.mma | recorded on an H200 |
 | reference | the approximate functions of f32, a million operands each | float64, with the bounds of the PTX ISA |
 """
@@ -28,6 +29,8 @@ FILES = {
     "second": golden.PTX_SECOND.name,
     "dense": golden.DENSE.name,
     "exhaustive": DIGESTS.name,
+    "cells": golden.CELLS.name,
+    "cells-second": golden.CELLS_SECOND.name,
     "matrix": golden.MATRIX.name,
     "matrix-second": golden.MATRIX_SECOND.name,
 }

@@ -18,11 +18,13 @@ from typing import Any
 
 from cuttle.errors import SweepError
 from cuttle.lower.ops.forms import Form
+from cuttle.sweep.cells import result_bytes
 from cuttle.sweep.forms import Operands, count_of, form_of, result_operands, storage_bytes
 
 FOLDER = Path(__file__).parent / "recordings"
 PTX, PTX_SECOND = FOLDER / "golden_ptx.xz", FOLDER / "second_ptx.xz"
 MATRIX, MATRIX_SECOND = FOLDER / "golden_mma.xz", FOLDER / "second_mma.xz"
+CELLS, CELLS_SECOND = FOLDER / "cells_ptx.xz", FOLDER / "second_cells.xz"
 DENSE = FOLDER / "sweeps_ptx.xz"
 _LIMIT = 1 << 30  # bytes unpacked
 _KEYS = {"form": str, "count": int, "calls": int, "bytes": int, "first": int, "step": int}
@@ -125,6 +127,29 @@ def matrix_records(path: Path = MATRIX, pattern: str = "") -> Iterator[MatrixRec
         if re.search(pattern, item["form"]):
             yield MatrixRecord(item["form"], item["calls"], body[at : at + item["bytes"]], header.get("seed", 1))
         at += item["bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """A recorded form of `sweep/cells.py`: result columns and final cells, as the kernel writes them."""
+
+    form: Form
+    results: bytes
+    seed: int
+
+
+def cell_records(path: Path = CELLS, pattern: str = "") -> Iterator[CellRecord]:
+    """The recorded loads, stores, atomics and reductions whose names match a regular expression."""
+    header, body = load(path)
+    at = 0
+    for item in header["forms"]:
+        raw = body[at : at + item["bytes"]]
+        at += item["bytes"]
+        if re.search(pattern, item["form"]):
+            form = form_of(item["form"])
+            if len(raw) != result_bytes(form):
+                raise SweepError("SWP-0101", f"{path}: {item['form']}: recorded with another number of cells")
+            yield CellRecord(form, raw, header.get("seed", 1))
 
 
 def undo_differences(raw: bytes, size: int) -> list[int]:

@@ -270,6 +270,8 @@ def test_atomics(space: str, spread: str) -> None:
             old, new = int(expected[number, place]), int(values[thread])
             if kind == "f32":
                 old_f = np.array([old], np.uint32).view(np.float32)[0]
+                if space != "shared" and abs(old_f) < 2.0**-126:
+                    old_f = np.float32(0)  # outside of shared memory, subnormals are flushed
                 outcome = int(np.array([old_f + np.float32(thread)], np.float32).view(np.uint32)[0])
             elif kind == "f64":
                 outcome = int((np.array([old], np.uint64).view(np.float64) + float(thread)).view(np.uint64)[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cuttle.lower.emit import Emitter, Value
-from cuttle.lower.ops.common import narrow_bf16, widen_bf16
+from cuttle.lower.ops.common import flush, narrow_bf16, widen_bf16
 from cuttle.ptx.ir import TYPE_BITS
 
 RMW = {
@@ -30,24 +30,8 @@ def combine(e: Emitter, operation: str, type_name: str, old: Value, operand: Val
     signed = type_name.startswith("s")
     if type_name in ("f16x2", "bf16x2"):
         return packed(e, operation, type_name[:-2], old, operand)
-    if type_name == "bf16":
-        # By way of f32 and our own rounding: the processor's conversion to bfloat takes subnormal numbers for zero.
-        wide_a, wide_b = widen_bf16(e, old), widen_bf16(e, operand)
-        if operation == "add":
-            return narrow_bf16(e, e.binary("fadd", wide_a, wide_b))
-        name = "llvm.minimumnum" if operation == "min" else "llvm.maximumnum"
-        return narrow_bf16(e, e.intrinsic(name, [wide_a, wide_b]))
-    if type_name in FLOAT:
-        element = FLOAT[type_name]
-        a, b = e.bitcast(old, element), e.bitcast(operand, element)
-        if operation == "add":
-            total = e.binary("fadd", a, b)
-            unordered = e.fcmp("uno", total, total)
-            bits = f"i{old.bits}"
-            nan = {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FF8000000000000}[old.bits]
-            return e.select(unordered, e.const(bits, nan), e.bitcast(total, bits))
-        name = "llvm.minimumnum" if operation == "min" else "llvm.maximumnum"
-        return e.bitcast(e.intrinsic(name, [a, b]), f"i{old.bits}")
+    if type_name in FLOAT and operation != "exch":
+        return combine_floats(e, operation, type_name, old, operand)
     zero, one = e.const(old.type, 0), e.const(old.type, 1)
     if operation in ("min", "max"):
         name = f"llvm.{'s' if signed else 'u'}{operation}"
@@ -60,6 +44,47 @@ def combine(e: Emitter, operation: str, type_name: str, old: Value, operand: Val
     if operation == "exch":
         return operand
     return e.binary(operation, old, operand)
+
+
+def combine_floats(e: Emitter, operation: str, type_name: str, old: Value, operand: Value) -> Value:
+    """`add`, `min`, `max` of floats, as recorded on an H200; `add_ftz` flushes, `add_signaling` leaves NaNs as they are,
+    with `add_old_nan` the memory's NaN wins over the operand's.
+
+    Halves and bf16 keep subnormals; NaNs are canonical, but f64 sums carry theirs on. bf16 goes through float by hand: LLVM's
+    own narrowing uses an instruction that flushes.
+    """
+    bits = f"i{old.bits}"
+    if type_name == "bf16":
+        a, b = widen_bf16(e, old), widen_bf16(e, operand)
+    else:
+        a, b = e.bitcast(old, FLOAT[type_name]), e.bitcast(operand, FLOAT[type_name])
+    if operation == "add_ftz":
+        a, b = flush(e, a), flush(e, b)
+    if operation.startswith("add"):
+        # Of two NaNs an x86 instruction returns its first operand.
+        total = e.binary("fadd", a, b) if operation == "add_old_nan" else e.binary("fadd", b, a)
+        if type_name == "bf16":
+            return narrow_bf16(e, total)
+        if operation == "add_ftz":
+            total = flush(e, total)
+        if operation == "add_signaling":
+            kept = e.select(e.fcmp("uno", a, a), old, e.bitcast(total, bits))
+            return e.select(e.fcmp("uno", b, b), operand, kept)
+        if type_name == "f64":
+            return e.bitcast(total, bits)
+        nan = e.const(bits, {16: 0x7FFF, 32: 0x7FFFFFFF}[old.bits])
+        return e.select(e.fcmp("uno", total, total), nan, e.bitcast(total, bits))
+    if type_name == "f16":
+        a, b = e.cast("fpext", a, "float"), e.cast("fpext", b, "float")
+    best = e.intrinsic("llvm.minimumnum" if operation == "min" else "llvm.maximumnum", [a, b])
+    if type_name == "f16":
+        result = e.bitcast(e.cast("fptrunc", best, "half"), bits)
+    elif type_name == "bf16":
+        result = e.cast("trunc", e.lshr(e.bitcast(best, "i32"), e.const("i32", 16)), bits)
+    else:
+        result = e.bitcast(best, bits)
+    nan = e.const(bits, {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FF8000000000000}[old.bits])
+    return e.select(e.and_(e.fcmp("uno", a, a), e.fcmp("uno", b, b)), nan, result)
 
 
 def packed(e: Emitter, operation: str, half: str, old: Value, operand: Value) -> Value:

@@ -15,11 +15,25 @@ _ORDERINGS = ("relaxed", "acquire", "release", "acq_rel")
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
+def _float_add(instruction: Instruction) -> str:
+    """The kind of addition of a float atomic, as recorded: memory and shared memory add in different units."""
+    shared = space_of(instruction) == "shared"
+    if instruction.type == "f32" and not shared:
+        return "add_ftz"
+    if instruction.type == "f64":
+        if not shared:
+            return "add_signaling"
+        return "add_old_nan" if instruction.opcode == "red" else "add"
+    return "add"
+
+
 def _atomic(
     machine: Machine, instruction: Instruction, address: Any, operands: tuple[Value, ...], want_result: bool
 ) -> Value | None:
     emitter = machine.emitter
     operation = next(modifier for modifier in instruction.modifiers if modifier in _OPERATIONS)
+    if operation == "add":
+        operation = _float_add(instruction)
     ordering = next((name for name in _ORDERINGS if instruction.has(name)), "relaxed")
     scope = next((name for name in _SCOPES if instruction.has(name)), "gpu")
     return machine.atomic(

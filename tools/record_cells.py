@@ -1,0 +1,78 @@
+"""Records what an NVIDIA GPU answers for loads, stores, atomics and reductions on memory cells.
+
+    python3 tools/record_cells.py [--seed 2] --out FOLDER    # needs libcuda, ptxas (PATH or --ptxas), no other packages
+
+Forms, inputs and kernels are those of `sweep/cells.py`; the file is `cells_ptx.xz` (or `second_cells.xz`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from cuttle.sweep.cells import COUNT, cell_forms, cell_kernel, packed_inputs, result_bytes  # noqa: E402  (see the path)
+from cuttle.sweep.driver import Driver  # noqa: E402
+from cuttle.sweep.exhaustive import pack  # noqa: E402
+from tools.record_ptx import assemble  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
+    parser.add_argument("--target", default="sm_90")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="regular expression on form names")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    forms = [form for form in cell_forms() if re.search(options.only, form.name)]
+    jobs = os.cpu_count() or 1
+    groups = [list(range(start, len(forms), 2 * jobs)) for start in range(min(2 * jobs, len(forms)))]
+    kept: list[dict[str, object]] = []
+    blobs: list[bytes] = []
+    missing: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        texts = [(number, cell_kernel(form, f"k{number}")) for number, form in enumerate(forms)]
+        done = list(
+            pool.map(
+                lambda item: assemble(
+                    [texts[n] for n in item[1]], Path(folder), item[0], options.ptxas, options.target
+                ),
+                enumerate(groups),
+            )
+        )
+        gpu = Driver()
+        source, target = gpu.allocate(1 << 20), gpu.allocate(1 << 20)
+        for (cubin, refused), numbers in zip(done, groups, strict=True):
+            missing += [forms[number].name for number in sorted(refused)]
+            module = gpu.load(cubin.read_bytes())
+            for number in numbers:
+                if number in refused:
+                    continue
+                form = forms[number]
+                gpu.write(source, packed_inputs(form, options.seed))
+                gpu.write(target, bytes(result_bytes(form)))
+                gpu.launch(module, f"k{number}", [source, target], COUNT)
+                blobs.append(gpu.read(target, result_bytes(form)))
+                kept.append({"form": form.name, "count": COUNT, "bytes": len(blobs[-1])})
+    header = {
+        "device": gpu.name, "target": options.target, "seed": options.seed, "forms": kept, "refused": missing
+    }  # fmt: skip
+    data = pack(json.dumps(header, separators=(",", ":")).encode(), blobs)
+    name = "cells_ptx.xz" if options.seed == 1 else "second_cells.xz"
+    (options.out / name).write_bytes(data)
+    print(f"{len(kept)} of {len(forms)} forms, {len(data)} bytes; ptxas refused: {' '.join(missing)}")
+
+
+if __name__ == "__main__":
+    main()
