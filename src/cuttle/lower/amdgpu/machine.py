@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cuttle.abi.ptx_isa.refused_on_amdgpu import ATOMICS_128, BARRIER_IN_FUNCTION
-from cuttle.lower.amdgpu import lanes
+from cuttle.lower.amdgpu import bulk, lanes
 from cuttle.lower.amdgpu.atomics import Atomics
 from cuttle.lower.amdgpu.barriers import Barriers
-from cuttle.lower.amdgpu.memory import Memory, Moved
+from cuttle.lower.amdgpu.memory import LDS, SCRATCH, Memory, Moved
 from cuttle.lower.amdgpu.outline import call_outlined, is_shared
 from cuttle.lower.amdgpu.services import Services
 from cuttle.lower.amdgpu.special import special_value
@@ -99,6 +99,31 @@ class LaneMachine(WithoutClusters):
             self.refuse("128-bit atomics", ATOMICS_128.code)
         order = f"{SCOPES['cta'] if number == 3 else SCOPES[scope]}{ORDERINGS[ordering]}"
         return self.atomics.atomic(operation, type_name, number, pointer, values, order)
+
+    def copy_bytes(
+        self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None
+    ) -> None:
+        def copy() -> list[Value]:
+            bulk.copy_bytes(self.writer, to, destination, origin, source, size)
+            return []
+
+        if where is None:
+            copy()
+        else:
+            self.writer.when(where, copy, [])
+
+    def reduce_bytes(
+        self, operation: str, type_name: str, to: str, destination: Any, origin: str, source: Any, size: Value
+    ) -> None:
+        bulk.reduce_bytes(self.writer, operation, type_name, to, destination, origin, source, size)
+
+    def zero_bytes(self, space: str, address: Any, size: Value) -> None:
+        bulk.zero_bytes(self.writer, space, address, size)
+
+    def address_value(self, space: str, address: Any) -> Value:
+        number, pointer = self.memory.pointer(space, address)
+        bits = 32 if number in (LDS, SCRATCH) else 64
+        return self.emitter.resize(self.emitter.emit(f"i{bits}", 1, f"ptrtoint {pointer} to i{bits}"), 64)
 
     def fence(self, scope: str, semantics: str) -> None:
         self.emitter.line(f"fence {SCOPES[scope]}{ORDERINGS[semantics]}")
