@@ -42,5 +42,17 @@ STATIC_SHARED = RefusedOnAmdgpu(
     "A work-group has 65,536 bytes of LDS, less than the shared memory of recent NVIDIA GPUs.",
     "Use smaller tiles, or the CPU device.",
 )  # fmt: skip
+SPACE_OF_CONSTANTS = RefusedOnAmdgpu(
+    "PTX-0606", "whether an address is one of constant memory, on an AMD GPU",
+    "Constants lie among the global variables there; in a module with constants isspacep.const and isspacep.global have no sure answer.",
+    _CPU,
+)  # fmt: skip
+CLUSTERS = RefusedOnAmdgpu(
+    "PTX-0607", "thread block clusters on an AMD GPU", "No AMD GPU lets work-groups reach each other's LDS.",
+    "Compile for sm_80, or let the program choose its code for compute capability 8.0 (CUTTLE_COMPUTE_CAPABILITY).",
+)  # fmt: skip
+STACKS = RefusedOnAmdgpu(
+    "PTX-0608", "stacks of variable size on an AMD GPU", "alloca, stacksave and stackrestore are not translated there.", _CPU,
+)  # fmt: skip
 
-REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, PRINTF_ARGUMENTS, STATIC_SHARED)
+REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, PRINTF_ARGUMENTS, STATIC_SHARED, SPACE_OF_CONSTANTS, CLUSTERS, STACKS)

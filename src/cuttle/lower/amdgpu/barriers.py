@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 GROUP = 'syncscope("workgroup")'
 LDS_POINTER = "ptr addrspace(3)"
+ILLEGAL_FAULT = 7
 
 
 class Barriers:
@@ -82,6 +83,8 @@ class Barriers:
         generation = self.word(e.add(place, e.const("i32", 4)))
         whole = e.and_(e.add(block_threads(writer), e.const("i32", 31)), e.const("i32", -32))
         wanted = threads if threads is not None else whole
+        if threads is not None:
+            self.check_count(threads)
         e.line(f"fence {GROUP} release")
         before = e.emit("i32", 1, f"load atomic i32, {generation} {GROUP} monotonic, align 4")
         before = writer.call("i32", "llvm.amdgcn.readfirstlane.i32", before)
@@ -110,6 +113,18 @@ class Barriers:
         e.line(f"br {e.icmp('eq', now, before).typed}, label %{again}, label %{done}")
         writer.label(done)
         e.line(f"fence {GROUP} acquire")
+
+    def check_count(self, threads: Value) -> None:
+        """A count that is no multiple of the warp size is an illegal instruction, as on hardware."""
+        e = self.emitter
+
+        def end() -> list[Value]:
+            instruction = self.writer.machine.instruction
+            self.writer.machine.services.trap(ILLEGAL_FAULT, instruction.location.line if instruction else 0)
+            return []
+
+        rest = e.and_(threads, e.const("i32", 31))
+        self.writer.when(e.icmp("ne", rest, e.const("i32", 0)), end, [])
 
     def pause(self) -> None:
         self.emitter.declare("@llvm.amdgcn.s.sleep", "declare void @llvm.amdgcn.s.sleep(i32 immarg)")

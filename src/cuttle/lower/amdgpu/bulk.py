@@ -28,7 +28,9 @@ def each_step(writer: FunctionWriter, size: Value, step: int, body: Callable[[Va
     offset = e.emit("i64", 1, f"load i64, {place}")
     e.line(f"br {e.icmp('ult', offset, size).typed}, label %{inside}, label %{done}")
     writer.label(inside)
+    known = dict(writer.local), dict(writer.clean)
     body(offset)
+    writer.local, writer.clean = known
     e.line(f"store {e.add(offset, e.const('i64', step)).typed}, {place}")
     e.line(f"br label %{head}")
     writer.label(done)

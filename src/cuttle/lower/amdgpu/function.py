@@ -222,8 +222,8 @@ class FunctionWriter:
         body = [*self.allocas, *prelude, f"  br label %{block_label(0) if not self.plan.scan else 'scan'}"]
         return "\n".join([f"define {head} {attributes} {{", "entry:", *body, *self.emitter.lines, "}"])
 
-    def refuse(self, reason: str) -> NoReturn:
-        self.machine.refuse(reason)
+    def refuse(self, reason: str, code: str = "PTX-0304") -> NoReturn:
+        self.machine.refuse(reason, code)
 
 
 def block_label(index: int) -> str:

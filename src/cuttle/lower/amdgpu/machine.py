@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cuttle.abi.ptx_isa.refused_on_amdgpu import ATOMICS_128, BARRIER_IN_FUNCTION
+from cuttle.abi.ptx_isa.refused_on_amdgpu import ATOMICS_128, BARRIER_IN_FUNCTION, CLUSTERS, STACKS
 from cuttle.lower.amdgpu import bulk, lanes
 from cuttle.lower.amdgpu.atomics import Atomics
 from cuttle.lower.amdgpu.barriers import Barriers
@@ -128,6 +128,18 @@ class LaneMachine(WithoutClusters):
     def fence(self, scope: str, semantics: str) -> None:
         self.emitter.line(f"fence {SCOPES[scope]}{ORDERINGS[semantics]}")
 
+    def stack_pointer(self) -> Value:
+        self.refuse("stacks of variable size", STACKS.code)
+
+    def move_stack(self, pointer: Value) -> None:
+        self.refuse("stacks of variable size", STACKS.code)
+
+    def map_to_rank(self, address: Value, rank: Value, *, generic: bool) -> Value:
+        self.refuse("clusters", CLUSTERS.code)
+
+    def rank_of(self, address: Value, *, generic: bool) -> Value:
+        self.refuse("clusters", CLUSTERS.code)
+
     # -- lanes -------------------------------------------------------------------------------------------------------
 
     def special_register(self, name: str) -> Value:
@@ -156,7 +168,7 @@ class LaneMachine(WithoutClusters):
         if not self.writer.plan.is_entry:
             self.refuse("a barrier in a function that is called for real", BARRIER_IN_FUNCTION.code)
         if kind.startswith("cluster"):
-            self.refuse("clusters are not there on this device")
+            self.refuse("clusters", CLUSTERS.code)
         return self.barriers.barrier(kind, barrier, threads, predicate)
 
     def warp_sync(self, member_mask: Value) -> None:

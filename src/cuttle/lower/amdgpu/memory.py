@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cuttle.abi.ptx_isa.refused_on_amdgpu import SPACE_OF_CONSTANTS
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import SsaAddress, ValueRef
 from cuttle.ptx.ir import Symbol
@@ -201,10 +202,22 @@ class Memory:
 
     def is_space(self, space: str, address: Value) -> Value:
         e = self.emitter
-        if space in ("const", "param"):
+        if space in ("const", "global") and any(v.space == "const" for v in self.writer.plan.module.variables.values()):
+            # Constants lie among other variables, and a kernel knows the addresses of its own alone.
+            self.writer.refuse(
+                "asking for global or constant memory in a module with constants", SPACE_OF_CONSTANTS.code
+            )
+        if space == "const" or space == "param" and not self.writer.plan.is_entry:
             return e.const("i1", 0)
+        if space == "param":
+            if not self.writer.plan.graph.function.parameters:
+                return e.const("i1", 0)
+            base = e.emit("i64", 1, "ptrtoint ptr addrspace(4) %parameters to i64")
+            size = e.const("i64", self.writer.plan.graph.function.parameter_bytes)
+            return e.icmp("ult", e.sub(address, base), size)
         if space == "global":
-            return e.not_(e.or_(self.is_space("local", address), self.is_space("shared", address)))
+            others = [self.is_space(other, address) for other in ("local", "shared", "param")]
+            return e.not_(e.or_(e.or_(others[0], others[1]), others[2]))
         upper = e.const("i64", 32)
         number = SPACE_NUMBERS[space]
         return e.icmp("eq", e.shl(e.lshr(address, upper), upper), self.aperture(number))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cuttle.lower.amdgpu.find_parting import lanes_part
 from cuttle.lower.amdgpu.options import AmdgpuOptions
 from cuttle.lower.cpu.layout import MemoryLayout
 from cuttle.lower.passes.dominance import reverse_post_order
 from cuttle.lower.passes.find_dirty_nans import find_dirty_nans
-from cuttle.lower.passes.find_spin_loops import find_spin_loops
 from cuttle.lower.passes.graph import Graph, Node, ValueRef, terminator_value
 from cuttle.lower.passes.infer_spaces import infer_spaces
 from cuttle.lower.passes.liveness import find_liveness, members
@@ -50,7 +50,7 @@ class FunctionPlan:
 
     `layout.shared` holds LDS offsets, `layout.local` offsets in this function's own scratch array of `local_bytes`. `formals` are the
     offsets of a real function's parameters and results in `formal_bytes` of its caller's scratch. `reduction_at` and `barriers_at` are LDS
-    offsets of our own words (-1: not used). `scan`: written as a scan, because lanes may leave a spin loop one by one.
+    offsets of our own words (-1: not used). `scan`: written as a scan, because lanes may part for long.
     """
 
     module: Module
@@ -76,7 +76,7 @@ class FunctionPlan:
         graph = self.graph
         successors = [block.successors for block in graph.blocks]
         forest = find_loops(successors)
-        self.scan = bool(find_spin_loops(graph, forest))
+        self.scan = lanes_part(graph, forest, self.options, is_entry=self.is_entry)
         if self.scan:
             split_at_barriers(graph)
             successors = [block.successors for block in graph.blocks]

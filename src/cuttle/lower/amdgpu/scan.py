@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuttle.lower.amdgpu.barriers import ILLEGAL_FAULT
 from cuttle.lower.amdgpu.plan import is_barrier
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Exit
@@ -39,14 +40,19 @@ def write_scan(writer: FunctionWriter) -> None:
         block = plan.graph.blocks[index]
         here = e.icmp("eq", read_pc(writer), e.const("i32", place))
         waiting = e.icmp("ne", writer.machine.ballot(here), e.const("i32", 0))
+        elsewhere = e.const("i1", 0)
         if place in barriers:
             waiting = e.and_(waiting, all_at_barriers(writer, barriers, done))
+            alive = e.icmp("ne", read_pc(writer), e.const("i32", done))
+            elsewhere = e.icmp("ne", writer.machine.ballot(e.and_(alive, e.not_(here))), e.const("i32", 0))
         enter, body, after = (writer.fresh_label(stem) for stem in ("enter", "body", "next"))
         e.line(f"br {waiting.typed}, label %{enter}, label %{after}")
         writer.label(enter)
         e.line(f"br {here.typed}, label %{body}, label %{after}")
         writer.label(body)
         writer.local, writer.clean = {}, {}
+        if place in barriers and plan.is_entry:
+            refuse_parted(writer, elsewhere, block.nodes[0].instruction.location.line)
         for node in block.nodes:
             writer.nodes.execute(node)
         if isinstance(block.terminator, Exit) and block.terminator.kind != "trap":
@@ -62,6 +68,20 @@ def write_scan(writer: FunctionWriter) -> None:
     e.line(f"br {more.typed}, label %scan, label %{finish}")
     writer.label(finish)
     e.line("ret void")
+
+
+def refuse_parted(writer: FunctionWriter, elsewhere: Value, line: int) -> None:
+    """A fault if lanes of the wave wait at different barriers of the program at once.
+
+    Hardware since Volta takes them for one arrival if the barriers' numbers are equal, and for an error if not. A wave would count once for
+    each place here, which would be wrong.
+    """
+
+    def end() -> list[Value]:
+        writer.machine.services.trap(ILLEGAL_FAULT, line)
+        return []
+
+    writer.when(elsewhere, end, [])
 
 
 def read_pc(writer: FunctionWriter) -> Value:
