@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuttle.lower.amdgpu.barriers import ILLEGAL_FAULT
+from cuttle.lower.amdgpu.barriers import GROUP, ILLEGAL_FAULT
 from cuttle.lower.amdgpu.plan import is_barrier
 from cuttle.lower.emit import Value
-from cuttle.lower.passes.graph import Exit
+from cuttle.lower.passes.graph import Exit, Node
+from cuttle.ptx.ir import Immediate
 
 if TYPE_CHECKING:
     from cuttle.lower.amdgpu.function import FunctionWriter
 
 PC = "ptr addrspace(5) %pc"
+RELEASED = "ptr addrspace(5) %released"
 
 
 def write_scan(writer: FunctionWriter) -> None:
@@ -35,25 +37,29 @@ def write_scan(writer: FunctionWriter) -> None:
     barriers = [
         position[block.index] for block in plan.graph.blocks if block.nodes and is_barrier(block.nodes[0])
     ]  # fmt: skip
+    keys = {place: barrier_key(plan.graph.blocks[plan.order[place]].nodes[0]) for place in barriers}
+    if len(barriers) > 1:
+        writer.allocas.append("  %released = alloca i1, align 1, addrspace(5)")
+        writer.allocas.append(f"  store i1 false, {RELEASED}")
     writer.label("scan")
     for place, index in enumerate(plan.order):
         block = plan.graph.blocks[index]
         here = e.icmp("eq", read_pc(writer), e.const("i32", place))
-        waiting = e.icmp("ne", writer.machine.ballot(here), e.const("i32", 0))
-        elsewhere = e.const("i1", 0)
+        passing = elsewhere = e.const("i1", 0)
         if place in barriers:
-            waiting = e.and_(waiting, all_at_barriers(writer, barriers, done))
-            alive = e.icmp("ne", read_pc(writer), e.const("i32", done))
-            elsewhere = e.icmp("ne", writer.machine.ballot(e.and_(alive, e.not_(here))), e.const("i32", 0))
+            here, waiting, passing, elsewhere = at_barrier(writer, place, here, keys, done)
+        else:
+            waiting = any_lane(writer, here)
         enter, body, after = (writer.fresh_label(stem) for stem in ("enter", "body", "next"))
         e.line(f"br {waiting.typed}, label %{enter}, label %{after}")
         writer.label(enter)
         e.line(f"br {here.typed}, label %{body}, label %{after}")
         writer.label(body)
         writer.local, writer.clean = {}, {}
-        if place in barriers and plan.is_entry:
-            refuse_parted(writer, elsewhere, block.nodes[0].instruction.location.line)
-        for node in block.nodes:
+        nodes = list(block.nodes)
+        if place in barriers:
+            write_barrier(writer, nodes.pop(0), passing, elsewhere)
+        for node in nodes:
             writer.nodes.execute(node)
         if isinstance(block.terminator, Exit) and block.terminator.kind != "trap":
             if block.terminator.kind == "exit" and not plan.is_entry:
@@ -70,18 +76,76 @@ def write_scan(writer: FunctionWriter) -> None:
     e.line("ret void")
 
 
-def refuse_parted(writer: FunctionWriter, elsewhere: Value, line: int) -> None:
-    """A fault if lanes of the wave wait at different barriers of the program at once.
+def any_lane(writer: FunctionWriter, condition: Value) -> Value:
+    return writer.emitter.icmp("ne", writer.machine.ballot(condition), writer.emitter.const("i32", 0))
 
-    Hardware since Volta takes them for one arrival if the barriers' numbers are equal, and for an error if not. A wave would count once for
-    each place here, which would be wrong.
+
+def barrier_key(node: Node) -> tuple[int, ...] | None:
+    """Number and count of a barrier that only waits, if they are constants: lanes at two such places with equal keys arrive as one."""
+    if node.guard is not None or node.instruction.has("red") or node.instruction.has("arrive"):
+        return None
+    if not all(isinstance(operand, Immediate) for operand in node.operands):
+        return None
+    return tuple(operand.bits for operand in node.operands if isinstance(operand, Immediate))
+
+
+def at_barrier(
+    writer: FunctionWriter, place: int, here: Value, keys: dict[int, tuple[int, ...] | None], done: int
+) -> tuple[Value, Value, Value, Value]:
+    """At a barrier's turn: the lanes that go ahead, whether there are any, whether they pass without the barrier, and whether it is wrong.
+
+    A wave goes to a barrier when all its lanes are at barriers. Those that are at another place with the same key are *released*:
+    they pass that place at its turn, for the wave has arrived for them.
     """
+    e = writer.emitter
+    none = e.const("i1", 0)
+    if len(keys) == 1:
+        together = all_at_barriers(writer, list(keys), done, none)
+        return here, e.and_(any_lane(writer, here), together), none, none
+    released = e.emit("i1", 1, f"load i1, {RELEASED}")
+    together = all_at_barriers(writer, list(keys), done, released)
+    passing_lanes = e.and_(here, released)
+    passing = any_lane(writer, passing_lanes)
+    arriving = e.and_(e.and_(any_lane(writer, here), together), e.not_(passing))
+    pc = read_pc(writer)
+    alike = none
+    for other, key in keys.items():
+        if other != place and key is not None and key == keys[place]:
+            alike = e.or_(alike, e.icmp("eq", pc, e.const("i32", other)))
+    others = e.and_(e.icmp("ne", pc, e.const("i32", done)), e.not_(here))
+    elsewhere = any_lane(writer, e.and_(others, e.not_(alike)))
+    # Lanes that arrive here as well are released where they are; those that pass here are released no longer.
+    kept = e.and_(released, e.not_(e.and_(passing, here)))
+    e.line(f"store {e.or_(kept, e.and_(arriving, alike)).typed}, {RELEASED}")
+    return e.select(passing, passing_lanes, here), e.or_(arriving, passing), passing, elsewhere
+
+
+def write_barrier(writer: FunctionWriter, node: Node, passing: Value, elsewhere: Value) -> None:
+    """The barrier, unless the lanes pass; a fault if other lanes of the wave wait at barriers that are not the same.
+
+    Hardware since Volta takes lanes at different reductions or arrivals for one if the numbers are equal. A wave would count once for each place
+    here, which would be wrong.
+    """
+    e = writer.emitter
 
     def end() -> list[Value]:
-        writer.machine.services.trap(ILLEGAL_FAULT, line)
+        writer.machine.services.trap(ILLEGAL_FAULT, node.instruction.location.line)
         return []
 
+    if passing.constant is not None:
+        writer.nodes.execute(node)
+        return
+    # Lanes that pass see what others wrote before the barrier, too: LLVM must not carry values past it.
+    e.line(f"fence {GROUP} release")
+    skip, meet = writer.fresh_label("pass"), writer.fresh_label("meet")
+    e.line(f"br {passing.typed}, label %{skip}, label %{meet}")
+    writer.label(meet)
     writer.when(elsewhere, end, [])
+    writer.nodes.execute(node)
+    e.line(f"br label %{skip}")
+    writer.label(skip)
+    e.line(f"fence {GROUP} acquire")
+    writer.local, writer.clean = {}, {}
 
 
 def read_pc(writer: FunctionWriter) -> Value:
@@ -94,11 +158,12 @@ def go(writer: FunctionWriter, place: int, after: str) -> None:
     writer.emitter.line(f"br label %{after}")
 
 
-def all_at_barriers(writer: FunctionWriter, barriers: list[int], done: int) -> Value:
-    """Whether every lane that is left is at a barrier."""
+def all_at_barriers(writer: FunctionWriter, barriers: list[int], done: int, released: Value) -> Value:
+    """Whether every lane that is left waits at a barrier; one that is released can go on."""
     e = writer.emitter
     pc = read_pc(writer)
     able = e.icmp("ne", pc, e.const("i32", done))
     for place in barriers:
         able = e.and_(able, e.icmp("ne", pc, e.const("i32", place)))
+    able = e.or_(able, released)
     return e.icmp("eq", writer.machine.ballot(able), e.const("i32", 0))
