@@ -36,7 +36,7 @@ def compare_flow(number: int, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", [*range(22), 1100, 1104])  # the last two: what is no missing wait
 def test_random_kernels(number: int, target: str) -> None:
     compare_kernel(number, target, SCHEDULES[number % len(SCHEDULES)])
 

@@ -111,7 +111,8 @@ def _operand_registers(instruction: Instruction) -> Registers:
     if instruction.encoding == "VOPC":
         operands = [instruction.scalar_destination]
     found: Registers = []
-    for index, code in enumerate([*operands, *instruction.sources]):
+    sources = () if instruction.mnemonic == "s_getpc_b64" else instruction.sources  # the field says s0, but is not used
+    for index, code in enumerate([*operands, *sources]):
         letter = shape[index] if index < len(shape) else "1"
         count = 1 if letter in ".H" else int(letter, 36)
         if instruction.encoding in ("VOP1", "VOP2", "VOPC") and letter == "H" and code >= VECTOR:
@@ -133,6 +134,7 @@ class WaitChecker:
         self._waves = waves
         self._issued = np.zeros((4, waves.count), np.int32)
         self._done = np.zeros((4, waves.count), np.int32)
+        self._accessed = np.zeros(waves.count, np.int32)  # the last operation that reads or writes LDS
         self._unordered = np.zeros((4, waves.count), np.int32)  # the last operation that comes back out of order
         self._tickets = np.zeros((4, registers, waves.count), np.int32)
 
@@ -174,9 +176,17 @@ class WaitChecker:
             counters = [(LOAD if writes else STORE, flat)]
             if flat:
                 counters.append((SHARE, True))
-        return self._tracked(run, reads, writes, counters)
+        # Permutations count as LDS operations, but touch registers only.
+        share = (
+            encoding == "FLAT"
+            or encoding == "DS"
+            and not ("permute" in instruction.mnemonic or "swizzle" in instruction.mnemonic)
+        )
+        return self._tracked(run, reads, writes, counters, share=share)
 
-    def _tracked(self, run: Run, reads: Registers, writes: Registers, counters: list[tuple[int, bool]]) -> Run:
+    def _tracked(
+        self, run: Run, reads: Registers, writes: Registers, counters: list[tuple[int, bool]], *, share: bool = False
+    ) -> Run:
         touched, written = _rows(reads), _rows(writes)
         own = {counter for counter, _ in counters}
 
@@ -185,6 +195,8 @@ class WaitChecker:
                 self._check(w, counter, touched)
                 if counter not in own:
                     self._check(w, counter, written)
+            if share:
+                self._accessed[w.selection] = self._issued[SHARE][w.selection] + 1
             for counter, unordered in counters:
                 self._issued[counter][w.selection] += 1
                 issued = self._issued[counter][w.selection]
@@ -215,7 +227,7 @@ class WaitChecker:
 
     def _checked_barrier(self, run: Run) -> Run:
         def checked(w: View) -> Any:
-            if (self._issued[SHARE][w.selection] > self._done[SHARE][w.selection]).any():
+            if (self._accessed[w.selection] > self._done[SHARE][w.selection]).any():
                 raise MissingWait(f"a barrier is reached before {_NAMES[self._family][SHARE]} was waited for")
             return run(w)
 
