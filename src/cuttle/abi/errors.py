@@ -103,6 +103,18 @@ ERRORS: tuple[ErrorRow, ...] = (
     # -- PTX that is refused: `abi/ptx_isa/refused.py` ---------------------------------------------------------
     *(ErrorRow(row.code, row.title, row.explanation, row.hint) for row in REFUSED),
     *(ErrorRow(row.code, row.title, row.explanation, row.hint) for row in REFUSED_ON_AMDGPU),
+    ErrorRow(
+        "PTX-0390",
+        "code generation failed",
+        "LLVM refused the text that Cuttle wrote for a kernel, or the object it made could not be linked.",
+        "Please report it with the PTX file; the other kernels of the module are not affected.",
+    ),
+    ErrorRow(
+        "PTX-0391",
+        "translator failed",
+        "Cuttle's translator tripped over an instruction of a form that it should know. This is a fault of Cuttle's.",
+        "Please report it with the PTX file; the other kernels of the module are not affected.",
+    ),
     # -- PTX linking --------------------------------------------------------------------------------------------
     ErrorRow(
         "PTX-0401",

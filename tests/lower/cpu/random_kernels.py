@@ -268,6 +268,14 @@ class Maker(StatementMaker):
 
     # -- the kernel --------------------------------------------------------------------------------------------------
 
+    def functions(self) -> str:
+        """Device functions that statements call."""
+        return RECURSIVE
+
+    def preparation(self) -> list[str]:
+        """More lines at the kernel's start."""
+        return []
+
     def kernel(self, seed: int) -> RandomKernel:
         inputs = np.random.default_rng(seed).integers(0, 1 << 32, INPUT, dtype=np.uint32)
         inputs[::3] %= 64
@@ -275,7 +283,7 @@ class Maker(StatementMaker):
         start = -buffer.ctypes.data % 16 // 4
         aligned_inputs = buffer[start : start + INPUT]
         aligned_inputs[:] = inputs
-        body = self.sequence([self.statements(0, uniform=True, loop=None) for _ in range(4)])
+        body = self.sequence([self.statements(0, uniform=True, loop=None) for _ in range(self.pieces)])
         self.slots = min(self.slots, SLOTS - len(INTEGERS) - 2)
         end = []
         registers = [*INTEGERS, *FLOATS[:1], UNIFORMS[0]]
@@ -292,9 +300,14 @@ class Maker(StatementMaker):
             return mask
 
         code = self.sequence([body, Code(end, finish)])
-        text = PROLOGUE.format(functions=RECURSIVE, per=self.per, clear="\n".join(
-            f"st.local.u32 [arr+{4 * index}], 0;" for index in range(LOCAL)
-        ))  # fmt: skip
+        clear = [f"st.local.u32 [arr+{4 * index}], 0;" for index in range(LOCAL)]
+        text = PROLOGUE.format(
+            functions=self.functions(),
+            per=self.per,
+            bytes=4 * self.per,
+            clear="\n".join(clear),
+            more="\n".join(self.preparation()),
+        )
         text += "\n".join("  " + line for line in code.lines) + "\n  ret;\n}\n"
         return RandomKernel(text, self.block, self.blocks, code, aligned_inputs)
 
@@ -304,7 +317,7 @@ PROLOGUE = """{functions}
 {{
   .reg .b32 %r<8>, %u<4>, %e<6>, %x, %y, %z, %t, %lane, %gid, %nx, %ny, %cta, %sh; .reg .b64 %d<4>, %a<4>;
   .reg .b16 %h<2>; .reg .b64 %inp, %out, %counters, %loc; .reg .f32 %f<4>; .reg .pred %p<4>, %pu, %pt;
-  .shared .align 16 .b8 exchange[{per}*4]; .local .align 16 .b32 arr[8];
+  .shared .align 16 .b8 exchange[{bytes}]; .local .align 16 .b32 arr[8];
   ld.param.u64 %inp, [inp]; ld.param.u64 %out, [out]; ld.param.u64 %counters, [counters];
   mov.u32 %x, %tid.x; mov.u32 %y, %tid.y; mov.u32 %z, %tid.z; mov.u32 %nx, %ntid.x; mov.u32 %ny, %ntid.y;
   mad.lo.u32 %t, %z, %ny, %y; mad.lo.u32 %t, %t, %nx, %x; mov.u32 %lane, %laneid; mov.u32 %cta, %ctaid.x;
@@ -315,6 +328,7 @@ PROLOGUE = """{functions}
   setp.ne.u32 %p0, 0, 0; setp.ne.u32 %p1, 0, 0; setp.ne.u32 %p2, 0, 0; setp.ne.u32 %p3, 0, 0;
 {clear}
   shl.b32 %e0, %t, 2; add.u32 %e0, %e0, %sh; st.shared.u32 [%e0], 0; bar.sync 0;
+{more}
 """
 
 

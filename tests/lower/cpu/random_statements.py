@@ -81,6 +81,7 @@ class StatementMaker:
         self.loop_registers: list[str] = []
         self.tables: list[str] = []
         self.budget = 45
+        self.pieces = 4  # of the kernel's top level, each some statements
 
     # -- choices -----------------------------------------------------------------------------------------------------
 

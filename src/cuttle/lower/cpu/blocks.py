@@ -11,6 +11,7 @@ from cuttle.lower.cpu.region import STOP_NUMBERS, RegionEmitter
 from cuttle.lower.cpu.shaped import operand_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.check_operands import translating
 from cuttle.lower.passes.graph import Branch, Exit, Jump, Node, Switch
 from cuttle.lower.passes.infer_shapes import flatten
 from cuttle.lower.passes.loops import Loop
@@ -212,7 +213,8 @@ class BlockWriter:
 
     def write_stop(self, version: str, block: int, index: int, node: Node) -> None:
         """A barrier: the piece ends here."""
-        kind, barrier, threads, value = self.barrier_request(node)
+        with translating(node.instruction):
+            kind, barrier, threads, value = self.barrier_request(node)
         self.region.stop(self.plan.stop_at(version, block, index), BARRIER_KINDS[kind], barrier, threads, value)
 
     def barrier_request(self, node: Node) -> tuple[str, Value, Value | None, Value | None]:

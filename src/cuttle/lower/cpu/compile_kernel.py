@@ -22,19 +22,21 @@ from cuttle.lower.cpu.link_image import LinkError, link_image
 from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel, write_refusal
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan
+from cuttle.lower.ops.check_operands import check_called
 from cuttle.lower.ops.dispatch import load_functions
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
 from cuttle.lower.passes.register_parameters import with_memory_parameters
 from cuttle.ptx.address_taken import address_taken
-from cuttle.ptx.ir import Module, SpecialRegister
+from cuttle.ptx.ir import Instruction, Location, Module, SpecialRegister
 
 # Sizes of text from which on the optimised tier does less: O2 simplifies large loops that are entered in many places (at
 # resume points) again and again, several times as long as O1 takes; and in the end either takes minutes.
 LARGE_TEXT, ENORMOUS_TEXT = 600_000, 16_000_000
 STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 CLUSTER_OPCODES = ("mapa", "getctarank", "barrier.cluster")
+TRAP = Instruction("trap", (), (), (), None, Location(0))
 IMPORTS = frozenset(("memcpy", "memset", "memmove"))
 
 
@@ -63,6 +65,7 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
     function = module.functions.get(kernel)
     if function is None or not function.is_entry:
         raise PtxError("PTX-0301", f"there is no kernel {kernel} in the module")
+    check_called(module, function)
     graph = build(module, function)
     graphs = called_functions(module, graph)
     layout = lay_out(module, graph, *graphs.values())
@@ -123,6 +126,13 @@ def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
         function = module.functions.get(module.aliases.get(name, name))
         if name in graphs or function is None or function.statements is None or name in DRIVER_FUNCTIONS:
             continue
+        try:
+            check_called(module, function)
+        except PtxError:
+            if name in called_by_name(graph):
+                raise
+            # Only a pointer may lead here, and most likely none does: such a call traps.
+            function = replace(function, statements=[TRAP])
         graphs[name] = build(module, with_memory_parameters(function))
         pending.extend(wanted_functions(module, graphs[name]))
     return graphs

@@ -11,6 +11,7 @@ from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value
 from cuttle.lower.cpu.special import special_shape, special_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.check_operands import translating
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.affine_rules import folds_factors, needs_wrap_check, rule_operands
 from cuttle.lower.passes.find_dirty_nans import carries_on, is_lazy
@@ -103,6 +104,10 @@ class NodeWriter:
 
     def execute(self, node: Node, *, blend: bool) -> None:
         """Emits a node that is not a stop."""
+        with translating(node.instruction):
+            self.emit(node, blend=blend)
+
+    def emit(self, node: Node, *, blend: bool) -> None:
         e = self.emitter
         instruction = node.instruction
         self.machine.instruction = instruction

@@ -1,0 +1,96 @@
+"""Operands against rows: everything that a GPU's assembler took passes, everything broken is told in words."""
+
+from __future__ import annotations
+
+import golden
+import pytest
+
+from cuttle.errors import PtxError
+from cuttle.lower.cpu.compile_kernel import compile_kernel
+from cuttle.lower.cpu.options import CompileOptions
+from cuttle.lower.ops.check_operands import check_instruction
+from cuttle.ptx.ir import TYPE_BITS
+from cuttle.ptx.parser import parse_module
+
+HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+.func f() { ret; }
+"""
+REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<4>;"
+
+
+def test_all_recorded_forms_pass() -> None:
+    head, _ = golden.load(golden.FILE)
+    for each in head["forms"]:
+        form = golden.form_of(each["form"])
+        kinds = {f"%d{i}": kind for i, (kind, _) in enumerate(form.destinations)}
+        kinds |= {f"%s{i}": kind for i, (kind, _) in enumerate(form.sources)}
+        registers = {
+            name: kind if kind in ("pred", "f16", "f32", "f64") else f"b{max(16, TYPE_BITS[kind])}"
+            for name, kind in kinds.items()
+        }
+        check_instruction(form.instruction, registers, ())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("add.s32 %r1, %r2;", "too few operands"),
+        ("add.s32 %r1, %r2, %r3, %r3;", "too many operands"),
+        ("add.s32 7, %r2, %r3;", "found a number where the result's register is expected"),
+        ("add.s32 %r1, [%d1], %r3;", "found an address in brackets where a value of type .s32 is expected"),
+        ("add.s32 %r1, %p1, %r3;", "%p1 is of type .pred where .s32 is expected"),
+        ("add.s64 %d1, %r1, %d2;", "%r1 is of type .b32, which is narrower than .s64"),
+        ("setp.lt.s32 %r1, %r2, %r3;", "%r1 is of type .b32 where .pred is expected"),
+        (
+            "setp.s32 %p1, %r2, %r3; selp.b32 %r1, %r2, %r3, %p1; st.global.b32 [%d1], %r1;",
+            "`setp.s32` is no form of setp",
+        ),
+        ("add.s32 %r1, %r2, %r3|%p1;", "found a pair of registers behind the results"),
+        ("ld.global.u32 %r1, %d1;", "found a register where an address in brackets is expected"),
+        ("ld.global.u32 %r1, [%h1];", "%h1 of type .b16 cannot hold an address"),
+        ("ld.global.u32 %r1, [f];", "`f` is a function, not memory"),
+        ("ld.global.v4.u32 {%r1, %r2}, [%d1];", "a brace list of 2 where 4 is expected"),
+        ("ld.global.u32 {%r1, %r2}, [%d1];", "a brace list of 2 where no list is expected"),
+        ("mov.b32 {%r1, %r2, %r3}, %r4;", ".b32 has no 3 equal parts"),
+        ("selp.b32 %r1, %r2, %r3, !%p1;", ""),
+        ("atom.global.u32 %r1, [%d1], %r2;", "`atom.global.u32` is no form of atom"),
+        ("mul.wide.f32 %d1, %f1, %f2;", "there is no type twice as wide as .f32"),
+        ("bar.sync [%d1];", "found an address in brackets where a value of type .u32 is expected"),
+        ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f1}, %d1, %r1;", "without a texture operand in brackets"),
+    ],
+)
+def test_broken_instructions_are_told_in_words(line: str, words: str) -> None:
+    module = parse_module(f"{HEAD}.visible .entry k() {{ {REGISTERS}\n{line}\nret; }}")
+    if not words:
+        compile_kernel(module, "k", CompileOptions(optimization=0))
+        return
+    with pytest.raises(PtxError) as caught:
+        compile_kernel(module, "k", CompileOptions(optimization=0))
+    error = caught.value
+    assert (error.code, error.where.line, error.where.kernel) == ("PTX-0207", 6, "k")
+    assert words in error.message
+    assert "expected" in error.message
+    assert error.where.instruction
+
+
+def test_a_modifier_that_the_opcode_does_not_have_is_not_passed_over() -> None:
+    module = parse_module(f"{HEAD}.visible .entry k() {{ {REGISTERS} add.hi.s32 %r1, %r2, %r3; ret; }}")
+    with pytest.raises(PtxError, match="`add.hi.s32`: .hi is unknown here") as caught:
+        compile_kernel(module, "k", CompileOptions(optimization=0))
+    assert caught.value.code == "PTX-0304"
+
+
+def test_a_broken_function_that_only_a_pointer_may_reach_does_not_hinder_the_kernel() -> None:
+    text = f"""{HEAD}.func g() {{ {REGISTERS} add.s32 %r1, %r2; ret; }}
+.visible .entry k(.param .u64 p) {{ .reg .b64 %d<3>;
+ld.param.u64 %d1, [p]; mov.u64 %d2, g; st.global.u64 [%d1], %d2;
+P: .callprototype _ ();
+call %d2, P;
+ret; }}
+.visible .entry broken() {{ call g; ret; }}"""
+    module = parse_module(text)
+    assert compile_kernel(module, "k", CompileOptions(optimization=0)).file_bytes
+    with pytest.raises(PtxError, match="too few operands"):
+        compile_kernel(module, "broken", CompileOptions(optimization=0))
