@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT))
 
 from cuttle.lower.ops.forms import specials  # noqa: E402
+from cuttle.sweep.driver import Driver  # noqa: E402
 
 FORMS = (
     "atom.global.add.f32", "red.global.add.f32", "atom.shared.add.f32", "atom.global.add.f64", "red.global.add.f64",
@@ -57,10 +58,13 @@ def group(form: str) -> int:
     return (2 if ".v2." in form else 1) * (2 if form.endswith("x2") else 1)
 
 
-def pairs(form: str) -> list[tuple[int, int]]:
+def values_of(kind: str) -> list[int]:
+    """The values that are recorded; they go into the record, so that it can be replayed when `specials` has changed."""
+    return sorted({*specials(kind), *MORE[kind]})
+
+
+def pairs(form: str, values: list[int]) -> list[tuple[int, int]]:
     """(old content, operand) of each element."""
-    kind = element_of(form)
-    values = sorted({*specials(kind), *MORE[kind]})
     made = [(old, operand) for old in values for operand in values]
     return made + made[: -len(made) % group(form)]
 
@@ -96,20 +100,18 @@ def kernel(form: str) -> str:
     return "\n".join([*lines, "ret; }"])
 
 
-def columns(form: str) -> tuple[bytes, bytes]:
+def columns(form: str, values: list[int]) -> tuple[bytes, bytes]:
     """The old contents and the operands."""
-    size, made = element_bytes(form), pairs(form)
+    size, made = element_bytes(form), pairs(form, values)
     return tuple(b"".join(pair[side].to_bytes(size, "little") for pair in made) for side in (0, 1))  # type: ignore[return-value]
 
 
 def main() -> None:
-    from tools.record_ptx import Gpu
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
     options = parser.parse_args()
-    gpu = Gpu()
+    gpu = Driver()
     options.out.mkdir(parents=True, exist_ok=True)
     kept, results = [], []
     for form in FORMS:
@@ -120,17 +122,17 @@ def main() -> None:
         if done.returncode:
             print(f"{form}: {(done.stderr + done.stdout)[:200]}")
             continue
-        old, operands = columns(form)
-        count = len(pairs(form)) // group(form)
+        values = values_of(element_of(form))
+        old, operands = columns(form, values)
+        count = len(pairs(form, values)) // group(form)
         module, memory, other = gpu.load(cubin.read_bytes()), gpu.allocate(len(old)), gpu.allocate(len(old))
-        gpu.call("cuMemcpyHtoD_v2", memory, old, ctypes.c_size_t(len(old)))
-        gpu.call("cuMemcpyHtoD_v2", other, operands, ctypes.c_size_t(len(old)))
+        gpu.write(memory, old)
+        gpu.write(other, operands)
         gpu.launch(module, "k", [memory, other, ctypes.c_uint32(count)], count)
-        host = ctypes.create_string_buffer(len(old))
-        gpu.call("cuMemcpyDtoH_v2", host, memory, ctypes.c_size_t(len(old)))
         kept.append({"form": form, "bytes": len(old)})
-        results.append(host.raw)
-    head = json.dumps({"device": gpu.name, "forms": kept}, separators=(",", ":")).encode() + b"\n"
+        results.append(gpu.read(memory, len(old)))
+    all_values = {kind: values_of(kind) for kind in MORE}
+    head = json.dumps({"device": gpu.name, "forms": kept, "values": all_values}, separators=(",", ":")).encode() + b"\n"
     data = lzma.compress(head + b"".join(results), preset=9 | lzma.PRESET_EXTREME)
     (options.out / "recorded_atomics.xz").write_bytes(data)
     print(f"{len(kept)} forms, {len(data)} bytes")

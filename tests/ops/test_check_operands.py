@@ -55,6 +55,8 @@ def test_all_recorded_forms_pass() -> None:
         ("ld.global.u32 {%r1, %r2}, [%d1];", "a brace list of 2 where no list is expected"),
         ("mov.b32 {%r1, %r2, %r3}, %r4;", ".b32 has no 3 equal parts"),
         ("selp.b32 %r1, %r2, %r3, !%p1;", ""),
+        ("ld.global.u32 %r1, [%d1-9223372036854775808];", ""),
+        ("bar.sync %r1|%p1, 32;", "found a pair of registers behind the results"),
         ("atom.global.u32 %r1, [%d1], %r2;", "`atom.global.u32` is no form of atom"),
         ("mul.wide.f32 %d1, %f1, %f2;", "there is no type twice as wide as .f32"),
         ("bar.sync [%d1];", "found an address in brackets where a value of type .u32 is expected"),

@@ -250,9 +250,9 @@ class OperandReader:
             value = integer(text)
         except ConstantError as error:
             raise OperandError("PTX-0106", f"bad offset: {error}") from None
-        if value >> 63 > 0:
-            value -= 1 << 64
-        return -value if sign == "-" else value
+        if sign == "-":
+            value = -value
+        return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
     def bracketed(self, scope: Scope, text: str) -> Operand:
         """`[...]`: an address, or a texture operand when it holds a comma."""

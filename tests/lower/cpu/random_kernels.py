@@ -106,6 +106,17 @@ class RandomKernel:
         return out, counters
 
 
+def inputs_of(seed: int) -> Array:
+    """The input array, 16-byte aligned: any bits, and small numbers among them."""
+    inputs = np.random.default_rng(seed).integers(0, 1 << 32, INPUT, dtype=np.uint32)
+    inputs[::3] %= 64
+    buffer = np.zeros(INPUT + 8, np.uint32)
+    start = -buffer.ctypes.data % 16 // 4
+    aligned_inputs = buffer[start : start + INPUT]
+    aligned_inputs[:] = inputs
+    return aligned_inputs
+
+
 class Maker(StatementMaker):
     """Adds control flow, and makes whole kernels."""
 
@@ -277,12 +288,6 @@ class Maker(StatementMaker):
         return []
 
     def kernel(self, seed: int) -> RandomKernel:
-        inputs = np.random.default_rng(seed).integers(0, 1 << 32, INPUT, dtype=np.uint32)
-        inputs[::3] %= 64
-        buffer = np.zeros(INPUT + 8, np.uint32)
-        start = -buffer.ctypes.data % 16 // 4
-        aligned_inputs = buffer[start : start + INPUT]
-        aligned_inputs[:] = inputs
         body = self.sequence([self.statements(0, uniform=True, loop=None) for _ in range(self.pieces)])
         self.slots = min(self.slots, SLOTS - len(INTEGERS) - 2)
         end = []
@@ -309,7 +314,7 @@ class Maker(StatementMaker):
             more="\n".join(self.preparation()),
         )
         text += "\n".join("  " + line for line in code.lines) + "\n  ret;\n}\n"
-        return RandomKernel(text, self.block, self.blocks, code, aligned_inputs)
+        return RandomKernel(text, self.block, self.blocks, code, inputs_of(seed))
 
 
 PROLOGUE = """{functions}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cuttle.errors import PtxError
 from cuttle.lower.passes.graph import Graph, SsaAddress, SsaOperand, SsaTexture, SsaVector
 from cuttle.ptx.ir import TYPE_BITS, Module, Symbol, Variable
 
@@ -36,7 +37,11 @@ class MemoryLayout:
 
     def symbol_index(self, name: str) -> int:
         """Position in `cuttle_launch.symbols`."""
-        return self.symbols.index(name)
+        try:
+            return self.symbols.index(name)
+        except ValueError:
+            # A .param variable outside of a call that would give it a meaning, for instance.
+            raise PtxError("PTX-0203", f"`{name}` has no memory here") from None
 
 
 def lay_out(module: Module, *graphs: Graph) -> MemoryLayout:

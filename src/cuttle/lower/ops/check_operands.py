@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from cuttle.abi.ptx_isa import OPCODES
+from cuttle.abi.ptx_isa.refused import refused_by
 from cuttle.abi.ptx_isa.row import Opcode
 from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.errors import CuttleError, PtxError, Where
@@ -78,13 +79,14 @@ def check_instruction(
     if instruction.opcode == "call":
         return
     where = Where(line=instruction.location.line, kernel=kernel, instruction=print_instruction(instruction))
-    if any(isinstance(operand, PredicatePair) for operand in instruction.operands[1:]):
+    row = OPCODES.get(instruction.opcode)
+    results = 1 if row is None or _codes(row, instruction)[0] else 0
+    if any(isinstance(operand, PredicatePair) for operand in instruction.operands[results:]):
         raise PtxError(
             "PTX-0207", "found a pair of registers behind the results; expected one in the first place only", where
         )
-    row = OPCODES.get(instruction.opcode)
-    if row is None or row.status in ("todo", "refuse"):
-        return
+    if row is None or row.status in ("todo", "refuse") or refused_by(instruction.opcode, instruction.modifiers):
+        return  # if it is executed, it is refused by its own code
     strange = unknown_modifier(instruction, row)
     if strange:
         message = f"`{spell(instruction)}`: .{strange} is unknown here; expected {forms_of(row)}"
