@@ -89,6 +89,15 @@ def test_unknown_request(client: FakeClient) -> None:
     assert client.control.u32[wire.CONTROL_REPLY_RESULT_AT // 4] == 801
 
 
+def test_arrays_of_any_size_and_levels_are_answered_at_once(client: FakeClient) -> None:
+    """Found by the fuzzer: 2^32 levels kept the device process busy for ever."""
+    plain = (0x20, 1, 0)  # 32-bit floats of one channel
+    result, _, layout = client.request("ARRAY_CREATE", 8, 8, 0, *plain, 1 << 32)
+    assert result == 0
+    assert len(layout) == 4 * len(client.request("ARRAY_CREATE", 8, 8, 0, *plain, 1)[2])
+    assert client.request("ARRAY_CREATE", 8, 1 << 62, 1, *plain, 1)[0] == 1
+
+
 def test_module_and_globals(client: FakeClient) -> None:
     module = client.load(PTX)
     table, size, managed = client.ok("GLOBAL_GET", module, payload=b"table")[:3]

@@ -13,6 +13,7 @@ from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.results import CudaError
 
 ROW_ALIGNMENT = 32
+LARGEST_EXTENT = 1 << 20  # elements: what the client library lets through is smaller
 # CUresourcetype numbers.
 ARRAY, MIPMAPPED_ARRAY, LINEAR, PITCH_2D = range(4)
 # CU_TRSF_ flags.
@@ -69,10 +70,15 @@ class TextureStore:
         """(number, memory, levels). Raises NOT_SUPPORTED for formats that are not plain numbers."""
         if form not in _FORMATS or channels not in _CHANNEL_ORDER:
             raise CudaError(results.NOT_SUPPORTED, f"array format {form:#x} with {channels} channels")
+        if max(width, height, depth) > LARGEST_EXTENT:
+            raise CudaError(results.INVALID_VALUE, f"an array of {width} x {height} x {depth} elements")
+        # As CUDA does: no more levels than it takes to halve the largest extent down to one element.
+        halved = max(width, height, 1 if flags & (LAYERED | CUBEMAP) else depth)
+        levels = min(max(levels, 1), max(halved.bit_length(), 1))
         element = _FORMATS[form][0] * channels
         layout: list[tuple[int, int, int, int, int, int]] = []
         at = 0
-        for level in range(max(levels, 1)):
+        for level in range(levels):
             w, h = max(width >> level, 1), max(height >> level, 1) if height else 0
             d = depth if flags & (LAYERED | CUBEMAP) or not depth else max(depth >> level, 1)
             row = -(-w * element // ROW_ALIGNMENT) * ROW_ALIGNMENT
