@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import golden
 import pytest
 
 from cuttle.errors import PtxError
@@ -11,6 +10,7 @@ from cuttle.lower.cpu.options import CompileOptions
 from cuttle.lower.ops.check_operands import check_instruction
 from cuttle.ptx.ir import TYPE_BITS
 from cuttle.ptx.parser import parse_module
+from cuttle.sweep.golden import records
 
 HEAD = """.version 8.0
 .target sm_80
@@ -21,9 +21,8 @@ REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<8>
 
 
 def test_all_recorded_forms_pass() -> None:
-    head, _ = golden.load(golden.FILE)
-    for each in head["forms"]:
-        form = golden.form_of(each["form"])
+    for record in records():
+        form = record.form
         kinds = {f"%d{i}": kind for i, (kind, _) in enumerate(form.destinations)}
         kinds |= {f"%s{i}": kind for i, (kind, _) in enumerate(form.sources)}
         registers = {
