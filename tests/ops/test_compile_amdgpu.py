@@ -25,6 +25,7 @@ def compiled(target: str, part: int) -> int:
     assert result.returncode == 0, result.stderr[-2000:]
     allowed = re.compile(
         "128-bit|matrix multiplication|a store to a kernel parameter|not there on this device|stores zeros only"
+        "|clusters$|stacks of variable size"
     )
     refused = [line for line in result.stdout.splitlines() if line.startswith("refused") and not allowed.search(line)]
     assert not refused, refused
