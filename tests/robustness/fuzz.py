@@ -46,6 +46,7 @@ class Kind:
     make: Callable[[], FuzzTarget]
     turn: int
     reducible: bool = True
+    limited: bool = True  # in memory; not where the child maps the device memory of a process of its own
 
 
 TARGETS = {
@@ -54,7 +55,7 @@ TARGETS = {
     "forms": Kind(PtxForms, 300),
     "containers": Kind(Containers, 2000),
     "images": Kind(Images, 4000),
-    "wire": Kind(make_wire, 15, reducible=False),
+    "wire": Kind(make_wire, 15, reducible=False, limited=False),
 }
 
 
@@ -88,11 +89,12 @@ def signature(reason: str) -> str:
     return f"{last} at {frames[-1].rsplit('/', 1)[-1]}" if frames else last
 
 
-def limit_child() -> None:
+def limit_child(kind: Kind) -> None:
     """Limits on what the cases may take, beyond the memory that the child has from its parent (much, in a test run)."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if kind.limited:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -108,7 +110,7 @@ def attempt(target: FuzzTarget, case: bytes) -> str:
 
 def run_child(name: str, numbers: range, progress: mmap.mmap, pipe: int) -> None:
     """In the child: case after case. Progress is the count of cases begun; findings go through the pipe."""
-    limit_child()
+    limit_child(TARGETS[name])
     faulthandler.enable()
     target = TARGETS[name].make()
     for done, number in enumerate(numbers, start=1):
@@ -196,7 +198,7 @@ def reduced(name: str, case: bytes, key: str) -> bytes:
     child = os.fork()
     if child == 0:
         try:
-            limit_child()
+            limit_child(TARGETS[name])
             signal.alarm(int(2 * REDUCE_SECONDS))
             smaller = smallest(TARGETS[name].make(), case, key)
             with os.fdopen(writer, "wb") as stream:
