@@ -387,3 +387,40 @@ def test_validator_finds_broken_ir() -> None:
     assert function.statements is not None
     function.statements.pop(0)
     assert [error.code for error in validate_module(module)] == ["PTX-0203", "PTX-0201", "PTX-0202"]
+
+
+def test_vector_moves_are_single_moves() -> None:
+    """A form that no manual has and ptxas takes; Dr.Jit 1.5 clears texels with it."""
+    function = body("mov.v4.b32 {%r1, %r2, %r3, %r4}, {0, 1, 2, 0x3f800000};")
+    assert [(i.opcode, i.modifiers, i.operands) for i in function.statements or () if isinstance(i, Instruction)] == [
+        ("mov", ("b32",), (Register(f"%r{index + 1}"), Immediate(value)))
+        for index, value in enumerate((0, 1, 2, 0x3F800000))
+    ]
+
+
+def test_vector_moves_read_before_they_write() -> None:
+    function = body("@%p1 mov.v2.b64 {%rd1, %rd2}, {%rd2, %rd1};")
+    moves = [i for i in function.statements or () if isinstance(i, Instruction)]
+    (first, second, third) = moves
+    copy = first.operands[0]
+    assert isinstance(copy, Register) and function.registers[copy.name] == "b64"
+    assert [move.operands for move in moves] == [
+        (copy, Register("%rd1")), (Register("%rd1"), Register("%rd2")), (Register("%rd2"), copy),
+    ]  # fmt: skip
+    assert all(move.guard is not None and move.opcode == "mov" for move in moves)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mov.v4.b64 {%rd1, %rd2, %rd3, %rd4}, {%rd1, %rd2, %rd3, %rd4};",
+        "mov.v2.b32 {%r1, %r2, %r3}, {%r1, %r2, %r3};",
+        "mov.v2.b32 {%r1, %r2}, %rd1;",
+        "mov.v2.b32 {%r1, %r2};",
+        "mov.v2.pred {%p1, %p2}, {%p2, %p1};",
+        "mov.v2 {%r1, %r2}, {%r2, %r1};",
+    ],
+)
+def test_vector_moves_that_ptxas_refuses(text: str) -> None:
+    with pytest.raises(PtxError):
+        body(text)

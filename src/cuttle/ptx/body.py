@@ -25,6 +25,7 @@ from cuttle.ptx.ir import (
     Parameter,
     Prototype,
     Register,
+    Sink,
     Statement,
     Symbol,
     Variable,
@@ -53,7 +54,7 @@ _REGISTER = re.compile(r"\s*([%$A-Za-z_][\w$]*)\s*(?:<\s*(\w+)\s*>)?\s*\Z", re.A
 _NAME = re.compile(r"\s*([%$A-Za-z_][\w$]*)\s*\Z", re.ASCII)
 _LINKAGES = {"extern", "visible", "weak", "common"}
 _WIDTHS = {".v2": 2, ".v4": 4, ".v8": 8}
-_PLAIN, _BRANCH, _CALL = 0, 1, 2
+_PLAIN, _BRANCH, _CALL, _VECTOR_MOVE = 0, 1, 2, 3
 
 # What the opcode memo holds: root, modifiers, types, how to read operands.
 OpcodeShape = tuple[str, tuple[str, ...], tuple[str, ...], int]
@@ -104,6 +105,7 @@ class BodyReader:
         scope = self.scope
         memo = scope.memo
         guards: dict[str, Guard] = {}
+        readers = {_BRANCH: self._branch, _CALL: self._call, _VECTOR_MOVE: self._vector_move}
         line, counted = first_line, start
         file, source_line = 0, 0
         position = start
@@ -135,8 +137,7 @@ class BodyReader:
                             continue
                     append(Instruction(shape[0], shape[1], shape[2], operands, guard, location))
                 else:
-                    read = self._branch if shape[3] == _BRANCH else self._call
-                    append(read(shape, rest, guard, location, match.start(3)))
+                    append(readers[shape[3]](shape, rest, guard, location, match.start(3)))
             elif kind == 4:
                 self._label(match[4], match.start(4), position, end)
             elif kind == 5:
@@ -195,6 +196,8 @@ class BodyReader:
             raise self.error("PTX-0104", offset, f"unknown instruction `{spelling}`")
         root = parts[0]
         how = _CALL if root == "call" else _BRANCH if root in ("bra", "brx.idx") else _PLAIN
+        if root == "mov" and ("v2" in parts[1] or "v4" in parts[1]):
+            how = _VECTOR_MOVE
         shape = (*parts, how)
         self.opcodes[spelling] = shape
         return shape
@@ -278,6 +281,43 @@ class BodyReader:
         self._emit_sums(location)
         self.label_uses.append((len(self.statements), self.scope, offset))
         return Instruction(shape[0], shape[1], shape[2], operands, guard, location)
+
+    def _vector_move(
+        self, shape: OpcodeShape, rest: str, guard: Guard | None, location: Location, offset: int
+    ) -> Instruction:
+        """`mov.v4.b32 {a, b, c, d}, {w, x, y, z};` as single moves, the sources before the first target changes.
+
+        The manual has no such form; ptxas takes it for up to 128 bits, and Dr.Jit writes it.
+        """
+        operands, _ = self._read_operands(shape, rest, offset)
+        self._emit_sums(location)
+        kind = shape[2][-1] if len(shape[2]) == 1 else ""
+        count = _WIDTHS[next(f".{part}" for part in shape[1] if part in ("v2", "v4"))]
+        lists = [operand.elements for operand in operands if isinstance(operand, Vector)]
+        width = TYPE_BITS.get(kind, 0)
+        fits = width in (16, 32, 64) and width * count <= 128 and shape[1][1:] == (kind,)
+        if not fits or len(operands) != 2 or [len(each) for each in lists] != [count, count]:
+            spelling = ".".join((shape[0], *shape[1]))
+            message = f"`{spelling}` moves {count} elements, of 128 bits at most, between two brace lists"
+            raise self.error("PTX-0207", offset, message, instruction=f"{spelling} {rest.strip()}")
+        targets, sources = lists
+        written = {name for target in targets[:-1] for name in register_names(target)}
+        moves: list[tuple[Operand, Operand]] = []
+        kept: list[Operand] = []
+        for source in sources:
+            if written.isdisjoint(register_names(source)):
+                kept.append(source)
+                continue
+            copy = Register(self.names.unique("vector$move"))
+            self.function.registers[copy.name] = f"b{width}"
+            moves.append((copy, source))
+            kept.append(copy)
+        moves += [pair for pair in zip(targets, kept, strict=True) if not isinstance(pair[0], Sink)]
+        made = [Instruction("mov", (kind,), (kind,), pair, guard, location) for pair in moves]
+        if not made:
+            raise self.error("PTX-0207", offset, "`mov` into sinks only moves nothing")
+        self.statements += made[:-1]
+        return made[-1]
 
     def _call(self, shape: OpcodeShape, rest: str, guard: Guard | None, location: Location, offset: int) -> Instruction:
         """`call (results), callee, (arguments), prototype;` each part but the callee optional."""

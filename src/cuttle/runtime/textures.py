@@ -17,7 +17,7 @@ LARGEST_EXTENT = 1 << 20  # elements: what the client library lets through is sm
 # CUresourcetype numbers.
 ARRAY, MIPMAPPED_ARRAY, LINEAR, PITCH_2D = range(4)
 # CU_TRSF_ flags.
-READ_AS_INTEGER, NORMALISED_COORDINATES = 1, 2
+READ_AS_INTEGER, NORMALISED_COORDINATES, SRGB = 1, 2, 16
 # CUDA_ARRAY3D_ flags.
 LAYERED, SURFACE, CUBEMAP = 1, 2, 4
 
@@ -167,6 +167,8 @@ def describe(request: Request, is_surface: bool) -> bytes:
     if not is_surface:
         normalised = bool(request["flags"] & NORMALISED_COORDINATES)
         if not as_float and component < 4 and not request["flags"] & READ_AS_INTEGER:
+            if request["flags"] & SRGB:
+                raise CudaError(results.NOT_SUPPORTED, "an sRGB texture: nobody has recorded how a GPU decodes it")
             flags |= rows.FLAG_NORMALISED_READ
             as_float = True
         if normalised:

@@ -9,6 +9,7 @@ import pytest
 
 from cuttle.abi import texture as rows
 from cuttle.abi.requests import TEXTURE_REQUEST
+from cuttle.runtime import results
 from cuttle.runtime.results import CudaError
 from cuttle.runtime.textures import LINEAR, Request, TextureStore, describe
 from tests.runtime.test_memory import Arena
@@ -96,3 +97,20 @@ def test_views() -> None:
     )  # fmt: skip
     assert read(made, "base")[0] == 0x1000 + 128 and read(made, "depth")[0] == 3
     assert read(made, "kind")[0] == rows.KIND_FLOAT and read(made, "channels")[0] == 1
+
+
+def test_srgb_decoding_is_refused() -> None:
+    """Numbers that are not decoded would be wrong ones; where nothing is decoded the flag changes nothing."""
+    fields = {
+        "address": 4096,
+        "width": 4,
+        "row_pitch": 16,
+        "channels": 4,
+        "address_mode": [0, 0, 0],
+        "border_color": [0] * 4,
+    }
+    with pytest.raises(CudaError) as refused:
+        describe(request(format=1, flags=16, **fields), False)
+    assert refused.value.result == results.NOT_SUPPORTED
+    for flags, form in ((16, 0x20), (17, 1)):
+        assert describe(request(format=form, flags=flags, **fields), False)
