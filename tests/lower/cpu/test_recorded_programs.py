@@ -9,7 +9,8 @@ from tests.lower.cpu.kernels import QUICK_WAYS, WAYS, Way, run_or_fault
 from tests.lower.cpu.random_recorded import RecordedKernel, make_recorded, recorded
 
 DEVICE, PROGRAMS = recorded()
-QUICK = sorted(PROGRAMS)[:120]
+# 483: vshl with .sat and a second minimum, which two seeds of single instructions had not shown to be wrong.
+QUICK = [*sorted(PROGRAMS)[:100], 483]
 
 
 def compare(number: int, ways: tuple[Way, ...]) -> None:

@@ -57,8 +57,8 @@ def _size(selector: str) -> int:
 #
 # No GPU since Maxwell has the scalar video instructions: ptxas expands them to 64-bit arithmetic, with these habits
 # (read from its code for sm_90, confirmed on an H200):
-# - the value stays 64 bits wide up to the secondary `.min`/`.max`, which compares in 64 bits; only vadd and vsub cut it
-#   to 32 bits before (after saturation) and extend it by sign again;
+# - the value stays 64 bits wide up to the secondary `.min`/`.max`, which compares in 64 bits; only vadd and vsub, and
+#   vshl and vshr with `.sat`, cut it to 32 bits before (after saturation) and extend it by sign again;
 # - `.sat` to u32 cuts below zero only, except in vshl, vshr and vmad; `.sat` to a byte or half turns negative values
 #   into the largest one;
 # - vshl and vshr saturate to 32 bits whatever the selector, and vshl sees 34 bits of its result;
@@ -97,7 +97,8 @@ def _deliver(
         return emitter.add(result, c)
     operation = "min" if instruction.has("min") else "max"
     wide = emitter.cast("sext" if signed else "zext", c, "i64")
-    value = emitter.cast("sext", result, "i64") if kind == "sum" else value
+    if kind == "sum" or (kind == "shift" and instruction.has("sat")):
+        value = emitter.cast("sext", result, "i64")
     return emitter.cast("trunc", emitter.intrinsic(f"llvm.{'s' if signed else 'u'}{operation}", [value, wide]), "i32")
 
 
