@@ -91,6 +91,8 @@ FORM = {"form": "not.b32", "count": 512, "bytes": 2048}
         packed({"forms": [{**FORM, "count": 4, "bytes": 16}]}, bytes(16)),
         packed({"forms": ["not.b32"]}, b""),
         packed({"seed": "x", "forms": []}, b""),
+        packed({"sweeps": [FORM]}, bytes(2048)),
+        packed({"forms": [{**FORM, "form": "not.b32\x1b[2J"}]}, bytes(2048)),
     ],
 )
 def test_wrong_recordings_are_refused(data: bytes, tmp_path: Path) -> None:
@@ -98,6 +100,27 @@ def test_wrong_recordings_are_refused(data: bytes, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(SweepError) as error:
         list(golden.records(path))
+    assert code_of(error) == "SWP-0101"
+
+
+@pytest.mark.parametrize("key", ["first", "step", "count"])
+def test_dense_runs_without_a_key_are_refused(key: str, tmp_path: Path) -> None:
+    run = {"form": "ex2.approx.f32", "first": 0, "step": 1, "count": 1, "bytes": 4}
+    path = tmp_path / "sweeps_ptx.xz"
+    path.write_bytes(packed({"sweeps": [run]}, bytes(4)))
+    assert len(items_of("dense", tmp_path)) == len(list(golden.dense(path))) == 1
+    path.write_bytes(packed({"sweeps": [{name: value for name, value in run.items() if name != key}]}, bytes(4)))
+    for read in (lambda: items_of("dense", tmp_path), lambda: list(golden.dense(path))):
+        with pytest.raises(SweepError) as error:
+            read()
+        assert code_of(error) == "SWP-0101"
+
+
+def test_matrix_kernels_without_calls_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "golden_mma.xz"
+    path.write_bytes(packed({"forms": [{"form": "mma", "bytes": 4}]}, bytes(4)))
+    with pytest.raises(SweepError) as error:
+        list(golden.matrix_records(path))
     assert code_of(error) == "SWP-0101"
 
 
@@ -167,6 +190,23 @@ def test_wrong_results_are_refused(how: str, tmp_path: Path) -> None:
     with pytest.raises(SweepError) as error:
         Store(path, WHO).verdicts()
     assert code_of(error) == "SWP-0201"
+
+
+@pytest.mark.parametrize("content", [b"precious\n", b"SQLite format 3\0" + bytes(100)])
+def test_fresh_deletes_no_file_of_somebody_else(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(SweepError) as error:
+        Store(path, WHO, fresh=True)
+    assert code_of(error) == "SWP-0201" and path.read_bytes() == content
+
+
+def test_fresh_forgets_a_damaged_results_file(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    damaged(path, "cut")
+    store = Store(path, WHO, fresh=True)
+    assert store.verdicts() == {}
+    store.close()
 
 
 def test_the_file_says_what_it_is(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cuttle.client import build
+from cuttle.errors import SweepError
 from cuttle.sweep import golden
 from cuttle.sweep.domains import Item
 from cuttle.sweep.run import Choice, sweep
@@ -123,6 +124,16 @@ def test_refused_forms_say_so(tmp_path: Path) -> None:
     report = sweep(Choice(folder=tmp_path), tmp_path / "r.sqlite")
     assert report.verdicts[0].outcome == "refused" and "PTX-0511" in report.verdicts[0].text
     assert report.good
+
+
+def test_a_matrix_recording_with_too_many_calls_is_refused(tmp_path: Path) -> None:
+    """The kernel would write a thousand calls' results into a buffer for one."""
+    name = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
+    head = {"seed": 1, "forms": [{"form": name, "calls": 1000, "bytes": 512}]}
+    (tmp_path / "golden_mma.xz").write_bytes(lzma.compress(json.dumps(head).encode() + b"\n" + bytes(512)))
+    with pytest.raises(SweepError) as error:
+        sweep(Choice(domains=("matrix",), folder=tmp_path), tmp_path / "r.sqlite")
+    assert error.value.code == "SWP-0101" and "number of calls" in error.value.message
 
 
 def test_a_form_that_ends_the_worker_has_failed(tmp_path: Path) -> None:

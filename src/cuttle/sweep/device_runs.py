@@ -43,7 +43,7 @@ class Runs:
         if domain not in self._recorded:
             path = self.folder / FILES[domain]
             if domain == "dense":
-                names = [dense_name(item) for item in golden.load(path)[0]["sweeps"]]
+                names = [dense_name(item) for item in golden.load_dense(path)[0]["sweeps"]]
                 self._recorded[domain] = dict(zip(names, golden.dense(path), strict=True))
             elif domain == "exhaustive":
                 self._recorded[domain] = {item.form.name: item for item in recorded_digests(path)}
@@ -185,6 +185,10 @@ class Runs:
         driver, record = self.driver, self.recorded(domain, name)
         assert isinstance(record, MatrixRecord)
         item = matrix.recorded_of(record.name)
+        if len(record.results) != record.calls * item.result_bytes:  # the kernel would write behind its buffer
+            raise SweepError(
+                "SWP-0101", f"{self.folder / FILES[domain]}: {name}: recorded with another number of calls"
+            )
         module = driver.load((HEADER.format(target=TARGET) + matrix.kernel(item, "k")).encode())
         packed = b"".join(matrix.inputs_of(item, call, record.seed) for call in range(record.calls))
         source, target = driver.allocate(len(packed)), driver.allocate(len(record.results))

@@ -56,9 +56,10 @@ def items_of(domain: str, folder: Path = golden.FOLDER) -> list[Item]:
         return [Item(domain, name) for name in FUNCTIONS]
     if domain not in FILES:
         raise SweepError("SWP-0102", f"there is no domain {domain}")
-    header, _ = golden.load(folder / FILES[domain])
+    path = folder / FILES[domain]
     if domain == "dense":
-        return [Item(domain, dense_name(item)) for item in header["sweeps"]]
+        return [Item(domain, dense_name(item)) for item in golden.load_dense(path)[0]["sweeps"]]
+    header, _ = golden.load(path)
     names = [item["form"] for item in header["forms"]]
     if domain.startswith("matrix"):
         names = [name for name in names if not name.startswith("wmma.load")]

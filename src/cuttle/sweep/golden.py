@@ -49,8 +49,11 @@ class MatrixRecord:
     seed: int = 1
 
 
-def load(path: Path) -> tuple[dict[str, Any], bytes]:
-    """The header and the results of a recording; raises SweepError (`SWP-0101`)."""
+def load(path: Path, table: str = "forms", needed: Sequence[str] = ()) -> tuple[dict[str, Any], bytes]:
+    """The header and the results of a recording; raises SweepError (`SWP-0101`).
+
+    The header lists what was recorded under `table`; each of its items has the keys `needed`.
+    """
 
     def refuse(reason: str) -> SweepError:
         return SweepError("SWP-0101", f"{path}: {reason}")
@@ -71,17 +74,20 @@ def load(path: Path) -> tuple[dict[str, Any], bytes]:
         raise refuse("the first line is not JSON") from None
     if not isinstance(header, dict) or not isinstance(header.get("seed", 1), int):
         raise refuse("the header is malformed")
-    items = header.get("forms", header.get("sweeps"))
+    items = header.get(table)
     if not isinstance(items, list):
-        raise refuse("the header lists no forms")
+        raise refuse(f"the header lists no {table}")
     total = 0
     for item in items:
         if (
             not isinstance(item, dict)
             or not isinstance(item.get("form"), str)
+            or not item["form"].isprintable()  # names are shown on terminals
             or not isinstance(item.get("bytes"), int)
         ):
             raise refuse("the header lists a malformed form")
+        if missing := [key for key in needed if key not in item]:
+            raise refuse(f"{item['form']}: no {missing[0]}")
         for key, value in item.items():
             if not isinstance(value, _KEYS.get(key, object)) or (isinstance(value, int) and value < 0):
                 raise refuse(f"{item['form']}: {key} is malformed")
@@ -121,7 +127,7 @@ def records(path: Path = PTX, pattern: str = "") -> Iterator[Record]:
 
 def matrix_records(path: Path = MATRIX, pattern: str = "") -> Iterator[MatrixRecord]:
     """The recorded matrix kernels whose names match a regular expression."""
-    header, body = load(path)
+    header, body = load(path, needed=("calls",))
     at = 0
     for item in header["forms"]:
         if re.search(pattern, item["form"]):
@@ -165,9 +171,14 @@ def undo_differences(raw: bytes, size: int) -> list[int]:
     return [value & mask for value in accumulate(slope & mask for slope in slopes)]
 
 
+def load_dense(path: Path) -> tuple[dict[str, Any], bytes]:
+    """`load` for a recording of dense runs, which its header lists as `sweeps`."""
+    return load(path, "sweeps", ("first", "step", "count"))
+
+
 def dense(path: Path = DENSE, pattern: str = "", sample: int = 1) -> Iterator[Record]:
     """The dense runs of unary functions, or every `sample`th element of them."""
-    header, body = load(path)
+    header, body = load_dense(path)
     at = 0
     for item in header["sweeps"]:
         raw = body[at : at + item["bytes"]]

@@ -36,12 +36,27 @@ def identity(device: str, version: str, domains: Iterable[str], folder: Path) ->
     return found
 
 
+def refuse_to_forget(path: Path) -> None:
+    """Raises SweepError (`SWP-0201`) if a file is there that no sweep made: it is not ours to delete."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(72)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SweepError("SWP-0201", f"{path}: {error.strerror}") from None
+    # SQLite's file header: the application's number stands at byte 68.
+    if head and (not head.startswith(b"SQLite format 3\0") or head[68:] != APPLICATION_ID.to_bytes(4, "big")):
+        raise SweepError("SWP-0201", f"{path} is no results file of a sweep, and is not deleted")
+
+
 class Store:
     """The results file of a sweep; made if it is not there. Raises SweepError (`SWP-0201`, `SWP-0202`)."""
 
     def __init__(self, path: Path, wanted: dict[str, str], fresh: bool = False) -> None:
         self.path = path
         if fresh:
+            refuse_to_forget(path)
             for suffix in ("", "-wal", "-shm", "-journal"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
         try:
