@@ -89,7 +89,7 @@ def test_file(name: str, outcomes: dict[str, Any]) -> None:
     expect = test.expect
     assert expect is not None, "a file test has an expectation"
     if test.limit:
-        # Known, and documented in docs/design/cpu_simt.md, section 8. A result would have to be the hardware's.
+        # Known, and documented in docs/design/cpu_simt.md, section 10. A result would have to be the hardware's.
         outcome = run([name], HANG_SECONDS)[name]
         assert outcome == "hang" or "CUDA_ERROR_INVALID_PTX" in outcome
     elif expect == "hang":
