@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from cuttle.sweep.cells import COUNT, cell_forms, cell_kernel, packed_inputs, result_bytes  # noqa: E402  (see the path)
 from cuttle.sweep.driver import Driver  # noqa: E402
 from cuttle.sweep.exhaustive import pack  # noqa: E402
-from tools.record_ptx import assemble  # noqa: E402
+from tools.record_ptx import assemble_all  # noqa: E402
 
 
 def main() -> None:
@@ -37,23 +37,15 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     forms = [form for form in cell_forms() if re.search(options.only, form.name)]
     jobs = os.cpu_count() or 1
-    groups = [list(range(start, len(forms), 2 * jobs)) for start in range(min(2 * jobs, len(forms)))]
     kept: list[dict[str, object]] = []
     blobs: list[bytes] = []
     missing: list[str] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
-        texts = [(number, cell_kernel(form, f"k{number}")) for number, form in enumerate(forms)]
-        done = list(
-            pool.map(
-                lambda item: assemble(
-                    [texts[n] for n in item[1]], Path(folder), item[0], options.ptxas, options.target
-                ),
-                enumerate(groups),
-            )
-        )
+        texts = [cell_kernel(form, f"k{number}") for number, form in enumerate(forms)]
+        cubins = assemble_all(texts, 2 * jobs, Path(folder), options.ptxas, options.target, pool)
         gpu = Driver()
         source, target = gpu.allocate(1 << 20), gpu.allocate(1 << 20)
-        for (cubin, refused), numbers in zip(done, groups, strict=True):
+        for cubin, refused, numbers in cubins:
             missing += [forms[number].name for number in sorted(refused)]
             module = gpu.load(cubin.read_bytes())
             for number in numbers:

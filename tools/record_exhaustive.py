@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from cuttle.sweep.driver import Driver  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
 from cuttle.sweep.exhaustive import BLOCKS, THREADS, digest_kernel, exhaustive_forms, operand_bits, pack  # noqa: E402
-from tools.record_ptx import assemble  # noqa: E402
+from tools.record_ptx import assemble_all  # noqa: E402
 
 
 def main() -> None:
@@ -38,22 +38,14 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     forms = [form for form in exhaustive_forms() if re.search(options.only, form.name)]
     jobs = os.cpu_count() or 1
-    groups = [list(range(start, len(forms), 4 * jobs)) for start in range(min(4 * jobs, len(forms)))]
     kept: list[dict[str, object]] = []
     blobs: list[bytes] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
-        texts = [(number, digest_kernel(form, f"k{number}")) for number, form in enumerate(forms)]
-        done = list(
-            pool.map(
-                lambda item: assemble(
-                    [texts[n] for n in item[1]], Path(folder), item[0], options.ptxas, options.target
-                ),
-                enumerate(groups),
-            )
-        )
+        texts = [digest_kernel(form, f"k{number}") for number, form in enumerate(forms)]
+        cubins = assemble_all(texts, 4 * jobs, Path(folder), options.ptxas, options.target, pool)
         gpu = Driver()
         out = gpu.allocate(8 * max(BLOCKS.values()))
-        for (cubin, refused), numbers in zip(done, groups, strict=True):
+        for cubin, refused, numbers in cubins:
             module = gpu.load(cubin.read_bytes())
             for number in numbers:
                 if number in refused:

@@ -100,6 +100,18 @@ def assemble(kernels: list[tuple[int, str]], folder: Path, part: int, ptxas: str
         refused |= hit
 
 
+def assemble_all(
+    texts: list[str], parts: int, folder: Path, ptxas: str, target: str, pool: ThreadPoolExecutor
+) -> list[tuple[Path, set[int], list[int]]]:
+    """Kernels, the text of number n named k{n}, spread over so many cubins: of each its path, the numbers of the kernels that
+    ptxas refused, and those of all."""
+    groups = [list(range(start, len(texts), parts)) for start in range(min(parts, len(texts)))]
+    done = pool.map(
+        lambda item: assemble([(n, texts[n]) for n in item[1]], folder, item[0], ptxas, target), enumerate(groups)
+    )
+    return [(cubin, refused, numbers) for (cubin, refused), numbers in zip(done, groups, strict=True)]
+
+
 def record(
     forms: list[Form], cubins: list[tuple[Path, set[int], list[int]]], out: Path, target: str, seed: int
 ) -> None:
@@ -185,25 +197,17 @@ def main() -> None:
     forms = [form for form in all_forms() if re.search(options.only, form.name)]
     jobs = os.cpu_count() or 1
     parts = max(4 * jobs, 8)
-    groups = [list(range(start, len(forms), parts)) for start in range(min(parts, len(forms)))]
+    texts = [kernel(form, f"k{number}") for number, form in enumerate(forms)]
     work = Path(options.out if options.dry_run else f"/tmp/record_ptx.{os.getpid()}")
     work.mkdir(parents=True, exist_ok=True)
     if options.dry_run:
-        for part, numbers in enumerate(groups):
-            text = "\n".join(kernel(forms[n], f"k{n}") for n in numbers)
+        for part in range(min(parts, len(texts))):
+            text = "\n".join(texts[part::parts])
             (work / f"part{part}.ptx").write_text(HEADER.format(target=options.target) + text + "\n")
-        print(f"{len(forms)} forms in {len(groups)} files")
+        print(f"{len(forms)} forms in {min(parts, len(texts))} files")
         return
     with ThreadPoolExecutor(jobs) as pool:
-        done = list(
-            pool.map(
-                lambda item: assemble(
-                    [(n, kernel(forms[n], f"k{n}")) for n in item[1]], work, item[0], options.ptxas, options.target
-                ),
-                enumerate(groups),
-            )
-        )
-    cubins = [(cubin, refused, numbers) for (cubin, refused), numbers in zip(done, groups, strict=True)]
+        cubins = assemble_all(texts, parts, work, options.ptxas, options.target, pool)
     refused = sorted(forms[n].name for _, names, _ in cubins for n in names)
     print(f"{len(forms)} forms, {len(refused)} refused by ptxas, {time.monotonic() - begin:.1f} s")
     if options.check:

@@ -4,46 +4,11 @@
  * module and the launch there is a pause in which compile workers start; the time is from cuLaunchKernel to the end of the
  * wait for it. Needs no CUDA header.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "driver.h"
 
 #define THREADS 256
 
-typedef int (*init_function)(unsigned);
-typedef int (*device_function)(int *, int);
-typedef int (*retain_function)(void **, int);
-typedef int (*pointer_function)(void *);
-typedef int (*load_function)(void **, const void *);
-typedef int (*function_function)(void **, void *, const char *);
-typedef int (*allocate_function)(uint64_t *, size_t);
 typedef int (*fill_function)(uint64_t, unsigned, size_t);
-typedef int (*launch_function)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                               void **, void **);
-typedef int (*plain_function)(void);
-
-static void *driver;
-
-static void check(int result, const char *what)
-{
-    if (result != 0) {
-        fprintf(stderr, "%s failed: %d\n", what, result);
-        exit(1);
-    }
-}
-
-static void *find(const char *name)
-{
-    void *address = dlsym(driver, name);
-    if (address == NULL) {
-        fprintf(stderr, "no %s\n", name);
-        exit(1);
-    }
-    return address;
-}
 
 static double now_ms(void)
 {
@@ -79,20 +44,8 @@ int main(int count, char **arguments)
     }
     char *text = read_text(arguments[1]);
     long pause_ms = atol(arguments[3]);
-    driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (driver == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 1;
-    }
-    int device;
-    void *context, *module, *kernel;
+    void *kernel = open_kernel(text, arguments[2]);
     uint64_t words;
-    check(((init_function)find("cuInit"))(0), "cuInit");
-    check(((device_function)find("cuDeviceGet"))(&device, 0), "cuDeviceGet");
-    check(((retain_function)find("cuDevicePrimaryCtxRetain"))(&context, device), "cuDevicePrimaryCtxRetain");
-    check(((pointer_function)find("cuCtxSetCurrent"))(context), "cuCtxSetCurrent");
-    check(((load_function)find("cuModuleLoadData"))(&module, text), "cuModuleLoadData");
-    check(((function_function)find("cuModuleGetFunction"))(&kernel, module, arguments[2]), "cuModuleGetFunction");
     check(((allocate_function)find("cuMemAlloc_v2"))(&words, 4 * THREADS), "cuMemAlloc");
     check(((fill_function)find("cuMemsetD32_v2"))(words, 1, THREADS), "cuMemsetD32");
     launch_function launch = (launch_function)find("cuLaunchKernel");

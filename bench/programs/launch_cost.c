@@ -3,55 +3,21 @@
  * The kernel `count` adds one to a counter, which is checked at the end: a launch that is lost, or runs beside another,
  * is seen. Needs no CUDA header.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "driver.h"
 
-typedef int (*init_function)(unsigned);
-typedef int (*device_function)(int *, int);
-typedef int (*retain_function)(void **, int);
-typedef int (*pointer_function)(void *);
-typedef int (*load_function)(void **, const void *);
-typedef int (*function_function)(void **, void *, const char *);
-typedef int (*allocate_function)(uint64_t *, size_t);
 typedef int (*upload_function)(uint64_t, const void *, size_t);
 typedef int (*download_function)(void *, uint64_t, size_t);
-typedef int (*launch_function)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                               void **, void **);
-typedef int (*plain_function)(void);
 
 #define BATCH 100
 #define BATCHES 300
 #define WAKE_UPS 100
 #define SERIES 5
 
-static void *driver;
 static launch_function launch_kernel;
 static plain_function synchronize;
 static void *kernel;
 static uint64_t counter;
 static uint64_t launches;
-
-static void check(int result, const char *what)
-{
-    if (result != 0) {
-        fprintf(stderr, "%s failed: %d\n", what, result);
-        exit(1);
-    }
-}
-
-static void *find(const char *name)
-{
-    void *address = dlsym(driver, name);
-    if (address == NULL) {
-        fprintf(stderr, "no %s\n", name);
-        exit(1);
-    }
-    return address;
-}
 
 static double now_us(clockid_t clock)
 {
@@ -95,19 +61,7 @@ static void set_up(const char *path)
     size_t size = fread(text, 1, sizeof text - 1, file);
     text[size] = 0;
     fclose(file);
-    driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (driver == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(1);
-    }
-    int device;
-    void *context, *module;
-    check(((init_function)find("cuInit"))(0), "cuInit");
-    check(((device_function)find("cuDeviceGet"))(&device, 0), "cuDeviceGet");
-    check(((retain_function)find("cuDevicePrimaryCtxRetain"))(&context, device), "cuDevicePrimaryCtxRetain");
-    check(((pointer_function)find("cuCtxSetCurrent"))(context), "cuCtxSetCurrent");
-    check(((load_function)find("cuModuleLoadData"))(&module, text), "cuModuleLoadData");
-    check(((function_function)find("cuModuleGetFunction"))(&kernel, module, "count"), "cuModuleGetFunction");
+    kernel = open_kernel(text, "count");
     check(((allocate_function)find("cuMemAlloc_v2"))(&counter, 8), "cuMemAlloc");
     uint64_t zero = 0;
     check(((upload_function)find("cuMemcpyHtoD_v2"))(counter, &zero, 8), "cuMemcpyHtoD");

@@ -56,7 +56,7 @@ class Wire:
     def feed(self, case: bytes) -> None:
         rng = random.Random(case.decode())
         with tempfile.TemporaryDirectory() as folder:
-            client = FakeClient({"CUTTLE_CACHE_DIR": folder, "CUTTLE_TIMEOUT_MS": "2000", "CUTTLE_MEMORY": "256m"})
+            client = FakeClient({"CUTTLE_CACHE_DIR": folder, "CUTTLE_TIMEOUT_MS": "2000"})
             errors = ""
             try:
                 self.converse(client, rng)

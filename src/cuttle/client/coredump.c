@@ -58,7 +58,7 @@ static CUresult get(coredump_settings *of, CUcoredumpSettings which, void *value
     return CUDA_SUCCESS;
 }
 
-static CUresult set(coredump_settings *of, CUcoredumpSettings which, const void *value, const size_t *size) {
+static CUresult set(coredump_settings *of, CUcoredumpSettings which, void *value, size_t *size) {
     field found;
     if (value == NULL || size == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(field_of(of, which, &found));
@@ -79,36 +79,33 @@ static coredump_settings *settings_of(context *of) {
     return of->coredump;
 }
 
-CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size) {
-    ENTER();
+typedef CUresult settings_access(coredump_settings *of, CUcoredumpSettings attrib, void *value, size_t *size);
+
+/* `get` or `set` on a context's settings; without a context on those that hold for the process. */
+static CUresult access_settings(settings_access *access, context *of, CUcoredumpSettings attrib, void *value, size_t *size) {
     os_lock_take(&settings_lock);
-    coredump_settings *of = settings_of(current_context());
-    CUresult result = of != NULL ? get(of, attrib, value, size) : CUDA_ERROR_OUT_OF_MEMORY;
+    coredump_settings *settings = of != NULL ? settings_of(of) : &global_settings;
+    CUresult result = settings != NULL ? access(settings, attrib, value, size) : CUDA_ERROR_OUT_OF_MEMORY;
     os_lock_release(&settings_lock);
     return result;
+}
+
+CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size) {
+    ENTER();
+    return access_settings(get, current_context(), attrib, value, size);
 }
 
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size) {
     ENTER_WITHOUT_CONTEXT();
-    os_lock_take(&settings_lock);
-    CUresult result = get(&global_settings, attrib, value, size);
-    os_lock_release(&settings_lock);
-    return result;
+    return access_settings(get, NULL, attrib, value, size);
 }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size) {
     ENTER();
-    os_lock_take(&settings_lock);
-    coredump_settings *of = settings_of(current_context());
-    CUresult result = of != NULL ? set(of, attrib, value, size) : CUDA_ERROR_OUT_OF_MEMORY;
-    os_lock_release(&settings_lock);
-    return result;
+    return access_settings(set, current_context(), attrib, value, size);
 }
 
 CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size) {
     ENTER_WITHOUT_CONTEXT();
-    os_lock_take(&settings_lock);
-    CUresult result = set(&global_settings, attrib, value, size);
-    os_lock_release(&settings_lock);
-    return result;
+    return access_settings(set, NULL, attrib, value, size);
 }

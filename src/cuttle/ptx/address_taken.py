@@ -17,16 +17,17 @@ def address_taken(module: Module) -> list[str]:
             names.update(relocation.symbol for relocation in variable.relocations)
         for statement in function.statements or ():
             if isinstance(statement, Instruction):
-                names.update(_symbols(statement.operands))
+                names.update(symbol_names(statement.operands))
                 if statement.call is not None:
-                    names.update(_symbols(statement.call.arguments))
+                    names.update(symbol_names(statement.call.arguments))
     resolved = {module.aliases.get(name, name) for name in names}
     return sorted(name for name in resolved if name in module.functions)
 
 
-def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
+def symbol_names(operands: tuple[Operand, ...]) -> Iterator[str]:
+    """Names that stand as operands themselves, not inside an address."""
     for operand in operands:
         if isinstance(operand, Symbol):
             yield operand.name
         elif isinstance(operand, Vector):
-            yield from _symbols(operand.elements)
+            yield from symbol_names(operand.elements)

@@ -7,6 +7,7 @@ ISA manual (opcode roots, modifiers with their leading dot removed, register and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 # Size in bits of every fundamental PTX type (PTX ISA 9.0, section 5.2), packed and alternate formats included.
@@ -314,3 +315,14 @@ class Module:
     functions: dict[str, Function] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+
+
+def matches_call(function: Function | None, formals: Function | Prototype) -> bool:
+    """Whether a function has a body, and the parameters and results that a call through a pointer has."""
+    if function is None or function.statements is None:
+        return False
+
+    def sizes(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
+        return [(parameter.offset, parameter.size_bytes) for parameter in parameters]
+
+    return sizes(function.parameters) == sizes(formals.parameters) and sizes(function.results) == sizes(formals.results)

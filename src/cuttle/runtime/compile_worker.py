@@ -16,8 +16,6 @@ from struct import pack, unpack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuttle.ptx.ir import Function, Module
     from cuttle.ptx.parser import ModuleIndex
 
@@ -113,14 +111,8 @@ def compile_amdgpu(module: Module, kernel: str, options: dict[str, Any]) -> byte
 
 def called_by_name(function: Function, index: ModuleIndex) -> list[str] | None:
     """Functions that a body calls by name; None if it calls one by its address, or takes one's address."""
-    from cuttle.ptx.ir import Instruction, Operand, Symbol, Vector
-
-    def names(operands: tuple[Operand, ...]) -> Iterator[str]:
-        for operand in operands:
-            if isinstance(operand, Symbol):
-                yield operand.name
-            elif isinstance(operand, Vector):
-                yield from names(operand.elements)
+    from cuttle.ptx.address_taken import symbol_names
+    from cuttle.ptx.ir import Instruction, Symbol
 
     called = []
     for statement in function.statements or ():
@@ -131,9 +123,9 @@ def called_by_name(function: Function, index: ModuleIndex) -> list[str] | None:
                 return None
             name = statement.call.callee.name
             called.append(index.aliases.get(name, name))
-            if any(index.aliases.get(name, name) in index.functions for name in names(statement.call.arguments)):
+            if any(index.aliases.get(name, name) in index.functions for name in symbol_names(statement.call.arguments)):
                 return None
-        elif any(index.aliases.get(name, name) in index.functions for name in names(statement.operands)):
+        elif any(index.aliases.get(name, name) in index.functions for name in symbol_names(statement.operands)):
             return None
     return called
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.abi.ptx_isa.refused_on_amdgpu import PRINTF_ARGUMENTS
-from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, fits, function_symbol
+from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, function_symbol
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand, ValueRef
-from cuttle.ptx.ir import Function, Immediate, Prototype, Symbol
+from cuttle.ptx.ir import Function, Immediate, Prototype, Symbol, matches_call
 
 if TYPE_CHECKING:
     from cuttle.lower.amdgpu.nodes import NodeWriter
@@ -137,7 +137,7 @@ def call_indirectly(nodes: NodeWriter, node: Node, formals: Function | Prototype
     candidates = [
         (number, name, writer.fresh_label("call"))
         for name, number in nodes.plan.function_handles.items()
-        if fits(nodes.plan.module.functions.get(name), formals)
+        if matches_call(nodes.plan.module.functions.get(name), formals)
     ]
     bad, done = writer.fresh_label("no.function"), writer.fresh_label("called")
     cases = " ".join(f"i64 {number}, label %{label}" for number, _, label in candidates)

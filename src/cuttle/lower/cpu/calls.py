@@ -19,7 +19,7 @@ from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Node, SsaOperand
 from cuttle.lower.passes.shape import LANES
-from cuttle.ptx.ir import Function, Parameter, Prototype, Symbol
+from cuttle.ptx.ir import Function, Parameter, Prototype, Symbol, matches_call
 
 if TYPE_CHECKING:
     from cuttle.lower.cpu.nodes import NodeWriter
@@ -188,7 +188,7 @@ def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototyp
     candidates = [
         (number, name)
         for name, number in writer.plan.function_handles.items()
-        if fits(writer.plan.module.functions.get(name), formals)
+        if matches_call(writer.plan.module.functions.get(name), formals)
     ]
     bad = region.fresh_label("no.function")
     labels = [(number, name, region.fresh_label("call")) for number, name in candidates]
@@ -201,14 +201,3 @@ def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototyp
     region.label(bad)
     region.trap(BAD_TARGET_FAULT, node.instruction.location.line)
     region.label(done)
-
-
-def fits(function: Function | None, formals: Function | Prototype) -> bool:
-    """Whether a function has the parameters and results that the call has."""
-    if function is None or function.statements is None:
-        return False
-
-    def sizes(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
-        return [(parameter.offset, parameter.size_bytes) for parameter in parameters]
-
-    return sizes(function.parameters) == sizes(formals.parameters) and sizes(function.results) == sizes(formals.results)

@@ -106,8 +106,14 @@ def compile_object(
     module.triple = TRIPLE
     module.data_layout = str(machine.target_data)
     optimise(module, machine, options)
+    return emit(module, machine, want_ir=want_ir, want_assembly=want_assembly)
+
+
+def emit(module: llvm.ModuleRef, machine: llvm.TargetMachine, *, want_ir: bool, want_assembly: bool) -> Compiled:
+    """Code of an optimised module, of any target."""
     ir = str(module) if want_ir else ""
-    assembly = machine.emit_assembly(module) if want_assembly else ""
+    # Emission leaves the module half lowered: a second one needs a copy, or gives other code, or ends the process.
+    assembly = machine.emit_assembly(module.clone()) if want_assembly else ""
     return Compiled(machine.emit_object(module), ir, assembly)
 
 

@@ -70,17 +70,7 @@ def spread(emitter: Emitter, bases: tuple[Value, ...]) -> Value:
     if len(bases) == 1:
         return emitter.splat(bases[0], LANES)
     # One broadcast per segment, joined: what the hardware has an instruction for.
-    parts = [emitter.splat(base, LANES // len(bases)) for base in bases]
-    while len(parts) > 1:
-        joined = []
-        for a, b in zip(parts[::2], parts[1::2], strict=True):
-            lanes = a.lanes + b.lanes
-            pattern = ", ".join(f"i32 {lane}" for lane in range(lanes))
-            joined.append(
-                emitter.emit(a.type, lanes, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{pattern}>")
-            )
-        parts = joined
-    return parts[0]
+    return emitter.joined([emitter.splat(base, LANES // len(bases)) for base in bases])
 
 
 def segment_bases(emitter: Emitter, shaped: Shaped, segments: int) -> tuple[Value, ...]:

@@ -10,25 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cuttle.lower.passes.graph import BARRIERS, Graph
-from cuttle.lower.passes.infer_divergence import Influence
+from cuttle.lower.passes.infer_divergence import Influence, reachable
 
 
 def barrier_blocks(graph: Graph) -> set[int]:
     """Blocks with a barrier."""
     return {block.index for block in graph.blocks if any(node.opcode in BARRIERS for node in block.nodes)}
-
-
-def reachable(graph: Graph, start: int, end: int | None) -> set[int]:
-    """Blocks that can be reached from `start` without passing `end`."""
-    seen: set[int] = set()
-    pending = [start]
-    while pending:
-        block = pending.pop()
-        if block in seen or block == end:
-            continue
-        seen.add(block)
-        pending.extend(graph.blocks[block].successors)
-    return seen
 
 
 def barriers_apart(graph: Graph, influences: Mapping[int, Influence], post_dominators: list[int]) -> bool:

@@ -22,23 +22,26 @@ class Influence:
     joins: frozenset[int]
 
 
+def reachable(graph: Graph, start: int, end: int | None) -> set[int]:
+    """Blocks that can be reached from `start` without passing `end`."""
+    seen: set[int] = set()
+    pending = [start]
+    while pending:
+        block = pending.pop()
+        if block in seen or block == end:
+            continue
+        seen.add(block)
+        pending.extend(graph.blocks[block].successors)
+    return seen
+
+
 def influence_of(graph: Graph, branch: int, post_dominator: int | None, loop_exits: dict[int, set[int]]) -> Influence:
     """The influence of a divergent terminator of block `branch`.
 
     `post_dominator` is its immediate post-dominator, None for the virtual exit. `loop_exits` maps a block to the exit
     blocks of every loop that contains it.
     """
-    reach: list[set[int]] = []
-    for successor in graph.blocks[branch].successors:
-        seen: set[int] = set()
-        stack = [successor]
-        while stack:
-            index = stack.pop()
-            if index in seen or index == post_dominator:
-                continue
-            seen.add(index)
-            stack.extend(graph.blocks[index].successors)
-        reach.append(seen)
+    reach = [reachable(graph, successor, post_dominator) for successor in graph.blocks[branch].successors]
     blocks = frozenset().union(*reach) if reach else frozenset()
     counts: dict[int, int] = {}
     for seen in reach:

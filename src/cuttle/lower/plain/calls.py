@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
@@ -19,6 +17,7 @@ from cuttle.ptx.ir import (
     Prototype,
     Register,
     Symbol,
+    matches_call,
     parameter_registers,
 )
 
@@ -103,7 +102,7 @@ def enter_by_handle(machine: LaneMachine, step: Step, formals: Function | Protot
     candidates = [
         (number, name, machine.label("enter"))
         for name, number in machine.program.handles.items()
-        if name in machine.program.activations and alike(machine.program.module.functions[name], formals)
+        if name in machine.program.activations and matches_call(machine.program.module.functions[name], formals)
     ]
     cases = " ".join(f"i64 {number}, label %{label}" for number, _, label in candidates)
     e.line(f"switch {handle.typed}, label %{bad} [ {cases} ]")
@@ -115,15 +114,6 @@ def enter_by_handle(machine: LaneMachine, step: Step, formals: Function | Protot
     machine.service("trap", [e.const("i64", BAD_TARGET_FAULT), e.const("i64", step.instruction.location.line)])
     e.line("unreachable")
     machine.mark(done)
-
-
-def alike(function: Function, formals: Function | Prototype) -> bool:
-    """Whether a function has the parameters and results that the call has."""
-
-    def sizes(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
-        return [(each.offset, each.size_bytes) for each in parameters]
-
-    return sizes(function.parameters) == sizes(formals.parameters) and sizes(function.results) == sizes(formals.results)
 
 
 def enter(machine: LaneMachine, name: str, callee: Value) -> None:
