@@ -141,13 +141,19 @@ class FakeClient:
     def sticky(self) -> int:
         return int(self.status.u32[wire.STATUS_STICKY_ERROR_AT // 4])
 
-    def wait(self, sequence: int, stream: int = 0, seconds: float = 20.0) -> None:
+    @property
+    def launch_error(self) -> int:
+        return int(self.status.u32[wire.STATUS_LAUNCH_ERROR_AT // 4])
+
+    def wait(self, sequence: int, stream: int = 0, seconds: float = 20.0, refused: int = 0) -> None:
+        """Waits for the work with this number; work that failed or was refused fails the test, unless `refused`, a CUresult, is expected."""
         limit = time.monotonic() + seconds
-        while self.completed(stream) < sequence:
-            assert not self.sticky, self.error_text()
+        while self.completed(stream) < sequence and not self.sticky:
             assert time.monotonic() < limit, f"stream {stream} does not reach {sequence}"
             assert self.process.poll() is None, "the device process has ended"
             time.sleep(0.0002)
+        assert not self.sticky, self.error_text()
+        assert self.launch_error == refused, self.error_text()
 
     def wait_sticky(self, seconds: float = 20.0) -> int:
         limit = time.monotonic() + seconds
