@@ -153,7 +153,7 @@ class FakeClient:
             assert self.process.poll() is None, "the device process has ended"
             time.sleep(0.0002)
         assert not self.sticky, self.error_text()
-        assert self.launch_error == refused, self.error_text()
+        assert self.launch_error == refused, self.said()
 
     def wait_sticky(self, seconds: float = 20.0) -> int:
         limit = time.monotonic() + seconds
@@ -161,6 +161,17 @@ class FakeClient:
             assert time.monotonic() < limit
             time.sleep(0.001)
         return self.sticky
+
+    def said(self) -> str:
+        """What the device process wrote on stderr since the last look."""
+        assert self.process.stderr is not None
+        os.set_blocking(self.process.stderr.fileno(), False)
+        try:
+            return os.read(self.process.stderr.fileno(), 1 << 16).decode()
+        except BlockingIOError:
+            return ""
+        finally:
+            os.set_blocking(self.process.stderr.fileno(), True)
 
     def error_text(self) -> str:
         at = wire.STATUS_ERROR_TEXT_AT
