@@ -54,6 +54,16 @@ def test_it_learns(tmp_path: Path) -> None:
     assert found[-1]["entropy"] < found[0]["entropy"] <= np.log(9)
 
 
+def test_forty_iterations_take_the_course_of_an_h200(tmp_path: Path) -> None:
+    """Rewards, losses, entropy: every bit as recorded there (driver 580.159.04), so every weight on the way is the same.
+
+    The record: `python -m cuttle.stack.workloads ppo --size small --iterations 40`, without times and rates.
+    """
+    recorded = [json.loads(line) for line in (Path(__file__).parent / "h200_ppo.jsonl").read_text().splitlines()]
+    found = metrics("ppo", len(recorded), tmp_path)
+    assert [{name: row[name] for name in recorded[0]} for row in found] == recorded
+
+
 def test_the_full_size_is_that_of_the_public_benchmark() -> None:
     assert (SIZES["full"].parameters, SIZES["full"].samples) == (2_216_347, 65_536)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from array import array
 from collections.abc import Iterator
@@ -49,6 +50,6 @@ def _largest_error(left: array[float], right: array[float], out: array[float], n
     for _ in range(PLACES):
         row, column = places.randrange(n), places.randrange(n)
         products = [x * y for x, y in zip(left[row * n : row * n + n], right[column::n], strict=True)]
-        error = abs(sum(products) - out[row * n + column]) / sum(map(abs, products))
+        error = abs(math.fsum(products) - out[row * n + column]) / math.fsum(map(abs, products))
         largest = max(largest, error)
     return largest

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from array import array
 from collections.abc import Iterator
-from math import sqrt
 from time import perf_counter
 
 from cuttle.stack.workloads.device_program import DeviceProgram, Stopwatch
@@ -55,10 +55,10 @@ def _largest_error(bodies: array[float], accelerations: array[float], count: int
         right = [0.0, 0.0, 0.0]
         for j in range(count):
             ways = (bodies[4 * j] - x, bodies[4 * j + 1] - y, bodies[4 * j + 2] - z)
-            weight = bodies[4 * j + 3] / sqrt(sum(way * way for way in ways) + SOFTENING) ** 3
+            weight = bodies[4 * j + 3] / math.sqrt(math.fsum(way * way for way in ways) + SOFTENING) ** 3
             for axis in range(3):
                 right[axis] += ways[axis] * weight
-        size = sqrt(sum(value * value for value in right))
-        apart = sqrt(sum((accelerations[4 * i + axis] - right[axis]) ** 2 for axis in range(3)))
+        size = math.sqrt(math.fsum(value * value for value in right))
+        apart = math.sqrt(math.fsum((accelerations[4 * i + axis] - right[axis]) ** 2 for axis in range(3)))
         largest = max(largest, apart / size)
     return largest
