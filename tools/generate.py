@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tools import generate_docs, generate_driver, generate_rdna_docs, generate_wire  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
+from tools import generate_docs, generate_driver, generate_rdna_docs, generate_stack_docs, generate_wire  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
 
 
 def generated_files() -> dict[str, str]:
@@ -18,6 +18,7 @@ def generated_files() -> dict[str, str]:
         "src/cuttle/abi/wire_layout.py": generate_wire.wire_layout(),
         **generate_driver.files(),
         **generate_docs.documents(),
+        **generate_stack_docs.documents(),
         "docs/reference/rdna-instructions.md": generate_rdna_docs.instructions_page(),
     }
 

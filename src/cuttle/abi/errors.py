@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cuttle.abi.ptx_isa.refused import REFUSED
 from cuttle.abi.ptx_isa.refused_on_amdgpu import REFUSED_ON_AMDGPU
+from cuttle.abi.stack_errors import STACK_ERRORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,5 +375,5 @@ ERRORS: tuple[ErrorRow, ...] = (
         "RX 5000 and newer cards (gfx10, gfx11, gfx12) are supported; on others use the CPU device.",
     ),
     ErrorRow("DEV-0001", "device failed", "The device (executor or GPU) failed.", "Run `cuttle doctor`."),
-    ErrorRow("STK-0001", "AMD stack failed", "A step of the AMD stack manager failed.", "Run `cuttle doctor -v hip`."),
+    *(ErrorRow(*row) for row in STACK_ERRORS),
 )

@@ -132,6 +132,9 @@ RDNA_SCHEDULE = Knob(
 )
 RDNA_CHECK_WAITS = Knob("CUTTLE_RDNA_CHECK_WAITS", "switch", "0", "1: emulated GPUs report missing waits for memory")
 TRACE = Knob("CUTTLE_TRACE", "switch", "0", "1: say on stderr what the program asks for that is not supported")
+STACK_DIR = Knob(
+    "CUTTLE_STACK_DIR", "path", "", "folder of what `cuttle stack` installs; empty: the platform's folder for data of programs"
+)
 PRINTF_FIFO = Knob(
     "CUTTLE_PRINTF_FIFO", "bytes", "8m", "room for device printf between two synchronisations, at most 8m"
 )
@@ -141,5 +144,5 @@ LAUNCH_BLOCKING = Knob(
 
 KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, DRIVER_VERSION, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
-    TIERS, AFFINE, PLAIN, EXACT_NAN, FAST_MATH, SPECIALISE, EXECUTOR, DEVICE, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, PRINTF_FIFO, LAUNCH_BLOCKING,
+    TIERS, AFFINE, PLAIN, EXACT_NAN, FAST_MATH, SPECIALISE, EXECUTOR, DEVICE, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, STACK_DIR, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip
