@@ -313,6 +313,39 @@ ERRORS: tuple[ErrorRow, ...] = (
         "An instruction uses a register, or a barrier is reached, before a memory operation was waited for.",
         "The code would be wrong on hardware: report it as a bug of the code generator.",
     ),
+    # -- AMD GPUs through HIP -----------------------------------------------------------------------------------
+    ErrorRow(
+        "DEV-0201",
+        "HIP device not built yet",
+        "Cuttle finds AMD GPUs and makes code for them, but running kernels on them through HIP is not built yet.",
+        "Use CUTTLE_DEVICE=cpu, or an emulated AMD GPU: CUTTLE_DEVICE=rdna:gfx1100. `cuttle doctor -v hip` shows your GPU.",
+    ),
+    ErrorRow(
+        "DEV-0202",
+        "no AMD device",
+        "AMD's HIP library is missing, finds no kernel driver, or sees no GPU: the message says which.",
+        "`cuttle doctor -v amd_driver hip` shows what was looked for.",
+    ),
+    ErrorRow(
+        "DEV-0203",
+        "HIP library refused",
+        "The HIP library is of a major version other than 5, 6 and 7, lacks functions, writes structs of another layout, ended its process, or "
+        "would be the second one in a process, which crashes.",
+        "CUTTLE_HIP_LIBRARY chooses another one. `cuttle doctor -v hip` shows each that was found.",
+    ),
+    ErrorRow("DEV-0204", "HIP call failed", "A function of AMD's HIP library failed.", "The message has HIP's name of the error."),
+    ErrorRow(
+        "DEV-0205",
+        "comgr failed",
+        "AMD's code object manager could not be used or refused something. Cuttle only checks with it; kernels do not need it.",
+        "`cuttle doctor -v comgr` shows which one was found.",
+    ),
+    ErrorRow(
+        "DEV-0206",
+        "AMD library unusable",
+        "A math library of AMD's is missing, damaged, linked to another major version of HIP, or has no kernels for this GPU.",
+        "`cuttle doctor -v amd_libraries` lists them.",
+    ),
     # -- sweeps -------------------------------------------------------------------------------------------------
     ErrorRow(
         "SWP-0101",

@@ -127,6 +127,7 @@ DEVICE = Knob(
     "CUTTLE_DEVICE", "choice", "cpu", "device to run on; rdna: an emulated AMD GPU (needs NumPy: `pip install cuttle[rdna]`)",
     ("cpu", "rdna:gfx1100", "rdna:gfx1200"),
 )  # fmt: skip
+HIP_LIBRARY = Knob("CUTTLE_HIP_LIBRARY", "path", "", "AMD's HIP library (libamdhip64.so.N, amdhip64_N.dll); empty: searched for")
 RDNA_SCHEDULE = Knob(
     "CUTTLE_RDNA_SCHEDULE", "text", "lockstep", "order of waves on an emulated GPU: lockstep, serial, reverse or random:SEED"
 )
@@ -144,5 +145,5 @@ LAUNCH_BLOCKING = Knob(
 
 KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, DRIVER_VERSION, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
-    TIERS, AFFINE, PLAIN, EXACT_NAN, FAST_MATH, SPECIALISE, EXECUTOR, DEVICE, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, STACK_DIR, PRINTF_FIFO, LAUNCH_BLOCKING,
+    TIERS, AFFINE, PLAIN, EXACT_NAN, FAST_MATH, SPECIALISE, EXECUTOR, DEVICE, HIP_LIBRARY, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, STACK_DIR, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip

@@ -44,6 +44,29 @@ def queried(report: dict[str, Any], names: str, header: bool) -> str:
     return "\n".join(lines)
 
 
+def amd_gpus() -> list[dict[str, Any]]:
+    """The GPUs that AMD's HIP library sees, with its version; none without a library or a GPU."""
+    from cuttle.device.hip.report import choose_hip
+
+    chosen, _ = choose_hip()
+    return [{"hip_version": chosen["version"], **gpu} for gpu in chosen["devices"]] if chosen else []
+
+
+def amd_table(gpus: list[dict[str, Any]]) -> Table:
+    rows = [
+        (
+            str(gpu["index"]),
+            gpu.get("name", ""),
+            gpu.get("target", ""),
+            size_text(gpu["memory_bytes"]) if "memory_bytes" in gpu else "",
+            gpu["hip_version"],
+            "yes" if gpu["supported"] else gpu["error"]["message"],
+        )
+        for gpu in gpus
+    ]
+    return Table(("#", "name", "target", "memory", "HIP", "code can be made"), rows, frozenset({"memory"}))
+
+
 @verb("info")
 @click.option("-L", "--list", "as_list", is_flag=True, help="One line a device.")
 @click.option("--query", metavar="FIELDS", help=f"CSV of these fields: {', '.join(FIELDS)}.")
@@ -56,6 +79,8 @@ def command(style: Style, as_list: bool, query: str | None, form: str) -> Result
         return Result("info", data, [Text("\n".join(map(device_line, report["devices"])))])
     if query is not None:
         return Result("info", data, [Text(queried(report, query, form == "csv"))])
+    amd = amd_gpus()
+    data["amd_gpus"] = amd
     rows = [
         (
             str(device["index"]),
@@ -69,6 +94,8 @@ def command(style: Style, as_list: bool, query: str | None, form: str) -> Result
     ]
     columns = ("#", "name", "compute", "memory", "multiprocessors", "warp")
     blocks: list[Block] = [Table(columns, rows, frozenset({"memory", "multiprocessors", "warp"}))]
+    if amd:
+        blocks += [Text("\nAMD GPUs, on which programs do not run yet (DEV-0201):"), amd_table(amd)]
     if style.verbose:
         details = [("driver version", str(report["driver_version"])), ("library", report["library"])]
         for device in report["devices"]:

@@ -107,6 +107,11 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             position += 1
         if name != "--device":
             settings[KNOB_OPTIONS[name]] = checked(name, value)
+        elif value.partition(":")[0] == "hip":
+            from cuttle.device.hip.refusals import not_built
+
+            error = not_built(value)
+            raise Refusal(FAILED, error.code, error.message, error.hint)
         elif value not in DEVICES:
             raise Refusal(FAILED, "CLI-0104", f"there is no device {value}", f"Devices: {', '.join(DEVICES)}.")
         else:

@@ -167,6 +167,10 @@ def main(arguments: list[str]) -> int:
         knobs.DRIVER_VERSION.version()  # the client reads it, and says nothing about a bad value
         budget = choose_budget(knobs.MEMORY.whole())
         timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
+        chosen = knobs.DEVICE.text()
+        if chosen.partition(":")[0] == "hip":
+            error_text = import_module("cuttle.device.hip.refusals").not_built(chosen).render()
+            return _refuse(shared, socket, results.NOT_SUPPORTED, error_text)
         make_device = device_class(knobs.DEVICE.choice())
     except knobs.KnobError as error:
         return _refuse(shared, socket, results.INVALID_VALUE, str(error))

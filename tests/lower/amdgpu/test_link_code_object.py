@@ -1,8 +1,7 @@
-"""Our linker against `ld.lld` and AMD's comgr, and against damaged objects."""
+"""Our linker against `ld.lld`, and against damaged objects. Against AMD's comgr: tests/device/hip/test_libraries.py."""
 
 from __future__ import annotations
 
-import ctypes
 import io
 import random
 import subprocess
@@ -141,35 +140,3 @@ def test_undefined_symbols_are_refused() -> None:
     )
     with pytest.raises(LinkError, match="missing|relocation type"):
         link_code_object(compile_object(text, "gfx1100").object)
-
-
-def comgr() -> ctypes.CDLL | None:
-    for name in ("libamd_comgr.so.3", "libamd_comgr.so.2"):
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
-@pytest.mark.skipif(comgr() is None, reason="AMD's comgr is not installed (Debian: libamd-comgr2)")
-def test_comgr_reads_version_4() -> None:
-    """AMD's own library finds the target's name and the symbols."""
-    library = comgr()
-    assert library is not None
-    image = compiled("vector_add", "gfx1030", 4).code_object
-    handle = ctypes.c_uint64()
-    executable = 8
-    assert library.amd_comgr_create_data(executable, ctypes.byref(handle)) == 0
-    assert library.amd_comgr_set_data(handle, ctypes.c_size_t(len(image)), image) == 0
-    size = ctypes.c_size_t()
-    assert library.amd_comgr_get_data_isa_name(handle, ctypes.byref(size), None) == 0
-    text = ctypes.create_string_buffer(size.value)
-    assert library.amd_comgr_get_data_isa_name(handle, ctypes.byref(size), text) == 0
-    assert text.value == b"amdgcn-amd-amdhsa--gfx1030"
-    symbol = ctypes.c_uint64()
-    for name in (b"vector_add", b"vector_add.kd"):
-        assert library.amd_comgr_symbol_lookup(handle, name, ctypes.byref(symbol)) == 0
-    metadata = ctypes.c_uint64()
-    assert library.amd_comgr_get_data_metadata(handle, ctypes.byref(metadata)) == 0
-    library.amd_comgr_release_data(handle)

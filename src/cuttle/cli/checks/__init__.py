@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-AREAS = ("machine", "installation", "device", "cache", "program")
+AREAS = ("machine", "installation", "device", "amd", "cache", "program")
 
 OK, WARNING, FAILURE, CRASH = "ok", "warning", "failure", "crash"
 
@@ -47,6 +47,12 @@ class Context:
         from cuttle.cli import probe
 
         return probe.ask("--kernel", environment=self.client_environment)
+
+    @cached_property
+    def amd(self) -> dict[str, Any]:
+        from cuttle.device.hip import report
+
+        return report.amd_report()
 
 
 Check = Callable[[Context], Finding]

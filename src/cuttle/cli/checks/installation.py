@@ -85,7 +85,13 @@ def check_variables(context: Context) -> Finding:
         if name not in known:
             return Finding(WARNING, f"{name} is set, but there is no such knob", "docs/reference/knobs.md lists them.")
         knob = known[name]
-        reader = {"whole": knob.whole, "bytes": knob.whole, "seconds": knob.seconds, "version": knob.version}
+        reader = {
+            "whole": knob.whole,
+            "bytes": knob.whole,
+            "seconds": knob.seconds,
+            "version": knob.version,
+            "choice": knob.choice,
+        }
         try:
             reader.get(knob.kind, knob.text)({name: value})
         except KnobError as error:
