@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cli.conftest import cuttle as cuttle
 from tests.stack.release_server import ReleaseServer, release_zip
 
 

@@ -14,6 +14,7 @@ from cuttle import __version__
 from cuttle.abi.knobs import KnobError
 from cuttle.cli.render import Style, show
 from cuttle.cli.result import USAGE, Problem, Result, failure
+from cuttle.cli.stack import STACK_VERBS
 from cuttle.errors import CuttleError
 
 # Verb → (module, one line). The line stands here so that `cuttle --help` imports no verb.
@@ -26,31 +27,49 @@ VERBS: dict[str, tuple[str, str]] = {
     "env": ("cuttle.cli.env", "Print the variables that `run` sets, for shells, Docker and CI"),
     "cache": ("cuttle.cli.cache", "Show, prune or clear the cache of compiled kernels"),
     "compile": ("cuttle.cli.compile", "Show what a PTX file becomes: IR, LLVM, assembly"),
+    "stack": ("cuttle.cli.stack", "Set up, check and run CUDA on AMD GPUs: engines, HIP, libraries"),
     "sweep": ("cuttle.cli.sweep", "Hold instructions against what an NVIDIA GPU answers"),
     "explain": ("cuttle.cli.explain", "Explain an error code or a knob"),
 }
 
 
 class LazyGroup(click.Group):
-    """Commands of `VERBS`, each imported when asked for."""
+    """Commands of a table such as `VERBS`, each imported when asked for."""
+
+    verbs = VERBS
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(self.verbs)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
+        if name not in self.verbs:
             return None
-        if name == "run":
-            return run
-        command: click.Command = importlib.import_module(VERBS[name][0]).command
+        command: click.Command = importlib.import_module(self.verbs[name][0]).command
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in self.verbs.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+class MainGroup(LazyGroup):
+    """The verbs of `cuttle`: `run` stands here, and `stack` is a group of its own."""
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name == "run":
+            return run
+        if name == "stack":
+            return stack
+        return super().get_command(context, name)
+
+
+class StackGroup(LazyGroup):
+    """The verbs of `cuttle stack`."""
+
+    verbs = STACK_VERBS
+
+
+@click.group(cls=MainGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="cuttle %(version)s")
 def group() -> None:
     """Run unmodified CUDA programs on machines without an NVIDIA GPU."""
@@ -63,6 +82,14 @@ def run(arguments: tuple[str, ...]) -> None:
     from cuttle.cli import launch
 
     sys.exit(launch.main(list(arguments)))
+
+
+@click.group("stack", cls=StackGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def stack() -> None:
+    """Set up, check and run CUDA on AMD GPUs, reproducibly, with the engines `cuttle` and `zluda`.
+
+    docs/how-to/stack.md walks through it.
+    """
 
 
 def verb(name: str) -> Callable[[Callable[..., Result]], click.Command]:

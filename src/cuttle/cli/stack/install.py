@@ -1,0 +1,101 @@
+"""`cuttle stack install`: fetches, checks, unpacks and configures."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from cuttle.cli.command_line import verb
+from cuttle.cli.render import Style
+from cuttle.cli.result import Block, Remark, Result, Table
+from cuttle.cli.stack import channel_options, engine_option, gpu_option, root_option
+from cuttle.stack.install import Progress, default_root, silent
+from cuttle.stack.journal import Root
+from cuttle.stack.manifest import load
+from cuttle.stack.scan import keep, scan
+from cuttle.stack.setup import install_all
+
+
+@contextlib.contextmanager
+def progress_bars(style: Style) -> Iterator[Progress]:
+    """Bars on a terminal, a line a step elsewhere, nothing with --json or --quiet."""
+    if style.json or style.quiet:
+        yield silent
+        return
+    if not sys.stderr.isatty():
+        said: set[str] = set()
+
+        def say(what: str, done: int, total: int | None) -> None:
+            if what not in said:
+                said.add(what)
+                sys.stderr.write(f"{what}\n")
+
+        yield say
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def show(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show  # fmt: skip
+
+
+@verb("stack install")
+@channel_options
+@engine_option
+@click.option("--libtorch", is_flag=True, help="With LibTorch (2.66 GB).")
+@gpu_option
+@root_option
+@click.option(
+    "--mirror", "mirrors", multiple=True, metavar="URL", help="Look here first; the hash is checked all the same."
+)
+@click.option("--force", is_flag=True, help="Although the machine lacks something.")
+def command(
+    style: Style,
+    channel: str,
+    manifest_path: Path | None,
+    engine: str | None,
+    libtorch: bool,
+    gpu_index: int | None,
+    root_path: Path | None,
+    mirrors: tuple[str, ...],
+    force: bool,
+) -> Result:
+    """Install an engine from a pinned manifest: resumed downloads, SHA-256 before anything is unpacked, all or nothing.
+
+    Writes runtime-config.json and gpu-report.json, which `cuttle stack run` and the PowerShell scripts read. What an interrupted run left is
+    finished or undone first.
+    """
+    manifest = load(channel, manifest_path)
+    root = Root(root_path or default_root())
+    machine = scan()
+    with progress_bars(style) as progress:
+        result = install_all(root, manifest, engine or "zluda", machine, libtorch, force, mirrors, progress, gpu_index)
+    keep(root, "scan", machine)
+    rows = [
+        (name, version, "installed" if name in result.changed else "was there")
+        for name, version in result.components.items()
+    ]
+    blocks: list[Block] = [Table(("component", "version", "state"), rows)] if rows else []
+    blocks.append(Remark(f"engine {result.plan.engine}, configuration {result.config}"))
+    blocks.append(Remark("`cuttle stack check` tries its libraries; `cuttle stack run -- PROGRAM` uses it."))
+    return Result("stack install", msgspec.to_builtins(result), blocks)  # fmt: skip
