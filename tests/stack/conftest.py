@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.conftest import cuttle as cuttle
+from tests.cli.conftest import script as script
 from tests.stack.release_server import ReleaseServer, release_zip
 
 
