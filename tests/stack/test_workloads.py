@@ -137,7 +137,7 @@ def test_gradient_and_advantages(tmp_path: Path) -> None:
 
 def test_kernels_are_what_their_sources_give() -> None:
     done = subprocess.run(
-        [sys.executable, "tools/emit_workload_ptx.py", "--check"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "tools/emit_stack_ptx.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

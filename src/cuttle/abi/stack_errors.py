@@ -50,4 +50,15 @@ STACK_ERRORS: tuple[tuple[str, str, str, str], ...] = (
     ("STK-0803", "no such check", "There is no check or library of this name.", "`cuttle stack check --list` and `cuttle stack doctor --list-checks` name them."),
     # -- reports
     ("STK-0901", "nothing to report", "There are no stored results to make a report from.", "`cuttle stack scan` and `cuttle stack check` make some."),
+    # -- probe
+    ("STK-1001", "no such capability test", "There is no capability test or group of this name.", "`cuttle stack probe --list` names them."),
+    ("STK-1002", "test cannot be started", "The Python that is to run the tests cannot be started.", "--python takes the path of an interpreter."),
+    ("STK-1003", "capability missing", "Some capability tests gave wrong answers, crashed or did not end.", "`cuttle stack probe NAME -v` runs one; `cuttle stack doctor` looks at the machine."),
+    # -- bench
+    ("STK-1101", "unreadable configuration", "A configuration is ENGINE[:DEVICE][,NAME=VALUE]...", "For example: --a cuttle:cpu --b cuttle:cpu,CUTTLE_FAST_MATH=1"),
+    ("STK-1102", "no such workload", "There is no workload of this name.", "`cuttle stack bench --list` names them; a command of your own stands behind --."),
+    ("STK-1103", "workload failed", "The workload's process ended with an error, so there is nothing to compare.", "Run it alone: python -m cuttle.stack.workloads NAME"),
+    ("STK-1104", "unreadable metrics", "A workload prints one JSON line per iteration, with finite numbers by name: {\"metrics\": {\"seconds\": 1.5}}.", "docs/how-to/compare-engines.md has an example."),
+    ("STK-1105", "too few iterations", "The first iteration of every process is dropped, so there must be at least two.", "Print one line per iteration, and at least two."),
+    ("STK-1106", "workload takes too long", "The workload did not end in time and was ended.", "--timeout SECONDS allows more; --size small makes it smaller."),
 )  # fmt: skip

@@ -18,6 +18,8 @@ STACK_VERBS: dict[str, tuple[str, str]] = {
     "unstage": ("cuttle.cli.stack.unstage", "Take away what `stage` placed"),
     "verify": ("cuttle.cli.stack.verify", "Compare installed files with their hashes"),
     "uninstall": ("cuttle.cli.stack.uninstall", "Remove what was installed"),
+    "probe": ("cuttle.cli.stack.probe", "Try capabilities one by one, each in a process of its own"),
+    "bench": ("cuttle.cli.stack.bench", "Compare two engines or settings in alternating order"),
     "pin": ("cuttle.cli.stack.pin", "Make a manifest from files at hand"),
 }
 

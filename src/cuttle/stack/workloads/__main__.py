@@ -8,16 +8,16 @@ import sys
 from collections.abc import Sequence
 from itertools import islice
 
-from cuttle.stack.workloads import gemm, nbody, ppo
+from cuttle.stack.workloads import NAMES, gemm, nbody, ppo
 from cuttle.sweep.driver import DriverFailure
 
-WORKLOADS = {"gemm": gemm.iterations, "nbody": nbody.iterations, "ppo": ppo.iterations}
+WORKLOADS = dict(zip(NAMES, (gemm.iterations, nbody.iterations, ppo.iterations), strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 if the device failed, with the reason on stderr."""
     parser = argparse.ArgumentParser(prog="python -m cuttle.stack.workloads", description=__doc__)
-    parser.add_argument("workload", choices=sorted(WORKLOADS))
+    parser.add_argument("workload", choices=NAMES)
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)

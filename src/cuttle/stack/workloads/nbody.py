@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 from time import perf_counter
 
-from cuttle.stack.workloads.device_program import DeviceProgram, Stopwatch
+from cuttle.stack.device_program import DeviceProgram, Stopwatch
 
 SIZES = {"full": 32768, "small": 1024}
 STEPS = 10

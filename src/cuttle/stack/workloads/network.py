@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from math import sqrt
 
-from cuttle.stack.workloads.device_program import DeviceProgram, offset
+from cuttle.stack.device_program import DeviceProgram, offset
 
 TILE = 64  # rows and columns of a product that one block computes
 MOMENT_BLOCKS = 64

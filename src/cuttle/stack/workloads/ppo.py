@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
-from cuttle.stack.workloads.device_program import DeviceProgram, Stopwatch, offset
+from cuttle.stack.device_program import DeviceProgram, Stopwatch, offset
 from cuttle.stack.workloads.network import MOMENT_BLOCKS, Adam, Network, find_moments, parameter_count
 
 STATE = 6

@@ -2,7 +2,7 @@
 
 It loads whatever driver library the machine has (`libcuda.so.1`, `nvcuda.dll`), so that the same program runs on NVIDIA's
 driver, on Cuttle and on ZLUDA. The PTX comes from the C files in `kernels/`, by LLVM's NVPTX back end
-(`tools/emit_workload_ptx.py`).
+(`tools/emit_stack_ptx.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DeviceProgram(Driver):
     def __init__(self, *sources: str, library: str = "", ordinal: int = 0) -> None:
         super().__init__(library or default_library(), ordinal)
         self._functions: dict[str, ctypes.c_void_p] = {}
-        folder = files("cuttle.stack.workloads") / "kernels"
+        folder = files("cuttle.stack") / "kernels"
         self._modules = [self.load((folder / f"{source}.ptx").read_bytes()) for source in sources]
 
     def function(self, name: str) -> ctypes.c_void_p:
@@ -62,6 +62,12 @@ class DeviceProgram(Driver):
         """Room for 32-bit values, zeroed."""
         pointer = self.allocate(4 * count)
         self.call("cuMemsetD32_v2", pointer, 0, ctypes.c_size_t(count))
+        return pointer
+
+    def upload(self, values: array[float] | array[int]) -> ctypes.c_uint64:
+        """A copy of an array on the device."""
+        pointer = self.allocate(len(values) * values.itemsize)
+        self.write(pointer, values.tobytes())
         return pointer
 
     def read_floats(self, pointer: ctypes.c_uint64, count: int) -> array[float]:

@@ -1,7 +1,7 @@
-"""Compiles the kernels of the workloads from C to PTX, with LLVM's NVPTX back end in Zig's clang.
+"""Compiles the kernels of the workloads and capability tests from C to PTX, with LLVM's NVPTX back end in Zig's clang.
 
-python tools/emit_workload_ptx.py           writes src/cuttle/stack/workloads/kernels/*.ptx
-python tools/emit_workload_ptx.py --check   exit code 1 if one of them is not what its source gives
+python tools/emit_stack_ptx.py           writes src/cuttle/stack/kernels/*.ptx
+python tools/emit_stack_ptx.py --check   exit code 1 if one of them is not what its source gives
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parents[1] / "src" / "cuttle" / "stack" / "workloads" / "kernels"
+KERNELS = Path(__file__).resolve().parents[1] / "src" / "cuttle" / "stack" / "kernels"
 FLAGS = [
     "-target", "nvptx64-cuda", "-mcpu=sm_52", "-std=c11", "-O3", "-ffp-contract=fast", "-fno-unroll-loops", "-nostdlib",
     "-Wall", "-Wextra", "-Wno-unused-command-line-argument",
 ]  # fmt: skip
-HEADER = "// From {source}, by tools/emit_workload_ptx.py; do not edit.\n"
+HEADER = "// From {source}, by tools/emit_stack_ptx.py; do not edit.\n"
 
 
 def emit(source: Path) -> str:
@@ -37,7 +37,7 @@ def main() -> int:
         elif not check:
             path.write_text(text)
     for name in stale:
-        print(f"{name} is not what its source gives: run python tools/emit_workload_ptx.py")
+        print(f"{name} is not what its source gives: run python tools/emit_stack_ptx.py")
     return 1 if stale else 0
 
 
