@@ -16,6 +16,7 @@ STACK_VERBS: dict[str, tuple[str, str]] = {
     "run": ("cuttle.cli.stack.run", "Run a program on an engine: cuttle stack run -- ./program arguments"),
     "stage": ("cuttle.cli.stack.stage", "Place an engine's libraries beside a program, without running it"),
     "unstage": ("cuttle.cli.stack.unstage", "Take away what `stage` placed"),
+    "check": ("cuttle.cli.stack.check", "Try an engine's libraries: found, loads, creates a handle, one right answer"),
     "verify": ("cuttle.cli.stack.verify", "Compare installed files with their hashes"),
     "uninstall": ("cuttle.cli.stack.uninstall", "Remove what was installed"),
     "probe": ("cuttle.cli.stack.probe", "Try capabilities one by one, each in a process of its own"),
