@@ -16,11 +16,13 @@ STACK_VERBS: dict[str, tuple[str, str]] = {
     "run": ("cuttle.cli.stack.run", "Run a program on an engine: cuttle stack run -- ./program arguments"),
     "stage": ("cuttle.cli.stack.stage", "Place an engine's libraries beside a program, without running it"),
     "unstage": ("cuttle.cli.stack.unstage", "Take away what `stage` placed"),
+    "doctor": ("cuttle.cli.stack.doctor", "Find out what keeps the stack from working on this machine"),
     "check": ("cuttle.cli.stack.check", "Try an engine's libraries: found, loads, creates a handle, one right answer"),
     "verify": ("cuttle.cli.stack.verify", "Compare installed files with their hashes"),
     "uninstall": ("cuttle.cli.stack.uninstall", "Remove what was installed"),
     "probe": ("cuttle.cli.stack.probe", "Try capabilities one by one, each in a process of its own"),
     "bench": ("cuttle.cli.stack.bench", "Compare two engines or settings in alternating order"),
+    "report": ("cuttle.cli.stack.report", "Print a compatibility report of stored results, or bundle them, redacted"),
     "pin": ("cuttle.cli.stack.pin", "Make a manifest from files at hand"),
 }
 
