@@ -136,3 +136,22 @@ def test_answers_from_stored_results_are_quick(cuttle, tmp_path: Path) -> None:
 
     for arguments in (("scan",), ("plan",)):
         assert best(*arguments) < 2.0, "an order of magnitude over what it should be"
+
+
+@pytest.mark.parametrize("name", ["scan", "plan", "install", "verify", "uninstall", "doctor", "check"])
+def test_json_has_the_documented_form(cuttle, tmp_path: Path, name: str) -> None:
+    """The page docs/reference/stack-json.md is generated from these types."""
+    import msgspec
+
+    from tools.generate_stack_docs import RESULTS
+
+    engine = ["--engine", "cuttle"] if name in ("plan", "install", "doctor", "check") else []
+    found = document(cuttle("stack", name, *engine, "--root", str(tmp_path), "--json"))
+    kind = RESULTS[name][0]
+    assert msgspec.to_builtins(msgspec.convert(found["data"], kind, strict=True)) == found["data"]
+
+
+def test_every_verb_is_documented() -> None:
+    from tools.generate_stack_docs import RESULTS
+
+    assert set(RESULTS) == set(STACK_VERBS) - {"run"}

@@ -37,8 +37,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 def consistent(root: Root) -> str:
     """Checks that nothing is half there; the version that is installed, or an empty string."""
     with root.locked():
-        record, found = verify(root)
-    assert found == []
+        assert verify(root).differences == []
+    record = root.installed()
     assert not root.staging.exists()
     assert not (root.path / "journal.json").exists()
     folders = {path.name for path in root.path.iterdir() if path.is_dir()} - {"downloads"}
@@ -96,8 +96,7 @@ def test_verify_and_repair(server: ReleaseServer, tmp_path: Path, damage: str, w
     elif damage == "link":
         (tmp_path / "elsewhere").write_bytes(good)
         path.symlink_to(tmp_path / "elsewhere")
-    _, found = verify(root)
-    assert [(difference.path, difference.what) for difference in found] == [
+    assert [(difference.path, difference.what) for difference in verify(root).differences] == [
         ("zluda-v6-preview.69/zluda/nvcuda.dll", what)
     ]
     assert install(root, server.asset()), "installing again repairs"

@@ -37,6 +37,13 @@ class Finding(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+class DoctorResult(msgspec.Struct, frozen=True):
+    """The data of `doctor`."""
+
+    engine: str
+    checks: list[Finding]
+
+
 @dataclass(frozen=True)
 class Situation:
     """All that checks look at. `engine` None: it is not installed; `engine_problem` says why."""

@@ -8,7 +8,6 @@ import platform
 import shutil
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -18,7 +17,7 @@ from cuttle.abi.stack_engines import BY_NAME
 from cuttle.errors import StackError
 from cuttle.stack.archive import unpack
 from cuttle.stack.download import Patience, fetch
-from cuttle.stack.journal import Component, Installed, InstalledFile, Journal, Root, remove_tree, write_error
+from cuttle.stack.journal import Component, InstalledFile, Journal, Root, remove_tree, write_error
 from cuttle.stack.manifest import Asset, Manifest, hash_file
 
 # Room that is kept besides what is installed.
@@ -47,13 +46,39 @@ def this_platform() -> str:
     return "windows" if platform.system() == "Windows" else "linux"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """A file that is not as it was installed. `what`: missing, changed, replaced by something else, unreadable."""
 
     component: str
     path: str
     what: str
+
+
+class ComponentState(msgspec.Struct, frozen=True):
+    """A component: its version and number of files."""
+
+    version: str
+    files: int
+
+
+class VerifyResult(msgspec.Struct, frozen=True):
+    """The data of `verify`."""
+
+    components: dict[str, ComponentState]
+    differences: list[Difference]
+
+
+class RemovedComponent(msgspec.Struct, frozen=True):
+    """A component that was there."""
+
+    name: str
+    version: str
+
+
+class UninstallResult(msgspec.Struct, frozen=True):
+    """The data of `uninstall`."""
+
+    removed: list[RemovedComponent]
 
 
 def find_home(asset: Asset, files: Sequence[InstalledFile]) -> str:
@@ -169,17 +194,20 @@ def differences(root: Root, component: Component) -> list[Difference]:
     return found
 
 
-def verify(root: Root, names: Sequence[str] = ()) -> tuple[Installed, list[Difference]]:
+def verify(root: Root, names: Sequence[str] = ()) -> VerifyResult:
     """Compares what is installed with its records. Raises STK-0405 for names that are not installed."""
     record = root.installed()
     for name in names:
         if name not in record.components:
             raise StackError("STK-0405", f"{name} is not installed in {root.path}")
-    chosen = [component for name, component in record.components.items() if not names or name in names]
-    return record, [difference for component in chosen for difference in differences(root, component)]
+    chosen = {name: component for name, component in record.components.items() if not names or name in names}
+    return VerifyResult(
+        {name: ComponentState(component.version, len(component.files)) for name, component in chosen.items()},
+        [difference for component in chosen.values() for difference in differences(root, component)],
+    )
 
 
-def uninstall(root: Root, names: Sequence[str] = ()) -> list[Component]:
+def uninstall(root: Root, names: Sequence[str] = ()) -> UninstallResult:
     """Removes components (all if none is named) under the root's lock. Files in their folders that are not theirs stay."""
     record = root.installed()
     for name in names:
@@ -190,7 +218,7 @@ def uninstall(root: Root, names: Sequence[str] = ()) -> list[Component]:
         component = record.components[name]
         root.announce(Journal("removing", component.folder, component))
         root.remove(component)
-        removed.append(component)
+        removed.append(RemovedComponent(component.name, component.version))
     if not root.installed().components:
         remove_tree(root.downloads)
-    return removed
+    return UninstallResult(removed)

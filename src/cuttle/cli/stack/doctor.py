@@ -16,7 +16,7 @@ from cuttle.cli.result import FINDINGS, Block, Problem, Result, Table, Text
 from cuttle.cli.stack import channel_options, engine_option, root_option
 from cuttle.cli.stack.engines import engine_in_place, user_variables
 from cuttle.errors import CuttleError, StackError
-from cuttle.stack.diagnosis import CHECKS, Situation, diagnose
+from cuttle.stack.diagnosis import CHECKS, DoctorResult, Situation, diagnose
 from cuttle.stack.engine import configuration
 from cuttle.stack.install import default_root
 from cuttle.stack.journal import Root
@@ -84,4 +84,5 @@ def command(
     # On a terminal the findings themselves say it all.
     errors = [Problem("STK-0802", found.text, found.hint, found.check) for found in bad] if style.json else []
     sys.stdout.flush()
-    return Result("stack doctor", {"engine": situation.engine_name, "checks": [msgspec.to_builtins(found) for found in findings]}, blocks, errors, FINDINGS if bad else 0)  # fmt: skip
+    data = msgspec.to_builtins(DoctorResult(situation.engine_name, findings))
+    return Result("stack doctor", data, blocks, errors, FINDINGS if bad else 0)

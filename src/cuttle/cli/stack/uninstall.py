@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style
@@ -24,7 +25,7 @@ def command(style: Style, names: tuple[str, ...], root_path: Path | None) -> Res
     """
     root = Root(root_path or default_root())
     with root.locked():
-        removed = uninstall(root, names)
-    data = {"removed": [{"name": component.name, "version": component.version} for component in removed]}
-    lines = [Remark(f"removed {component.name} {component.version}") for component in removed]
-    return Result("stack uninstall", data, lines or [Remark(f"nothing was installed in {root.path}")])
+        result = uninstall(root, names)
+    lines = [Remark(f"removed {component.name} {component.version}") for component in result.removed]
+    lines = lines or [Remark(f"nothing was installed in {root.path}")]
+    return Result("stack uninstall", msgspec.to_builtins(result), lines)

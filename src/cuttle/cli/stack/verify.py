@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style
@@ -21,19 +22,15 @@ from cuttle.stack.journal import Root
 def command(style: Style, names: tuple[str, ...], root_path: Path | None) -> Result:
     """Compare every installed file with its SHA-256; exit 1 if some are missing or changed."""
     root = Root(root_path or default_root())
-    record, found = verify(root, names)
-    components = [component for name, component in record.components.items() if not names or name in names]
+    result = verify(root, names)
+    found = result.differences
     rows = []
-    for component in components:
-        bad = sum(difference.component == component.name for difference in found)
-        rows.append((component.name, component.version, str(len(component.files)), str(bad)))
-    data = {
-        "components": {component.name: {"version": component.version, "files": len(component.files)} for component in components},
-        "differences": [{"component": bad.component, "path": bad.path, "what": bad.what} for bad in found],
-    }  # fmt: skip
+    for name, component in result.components.items():
+        bad = sum(difference.component == name for difference in found)
+        rows.append((name, component.version, str(component.files), str(bad)))
     hint = StackError("STK-0404", "").hint
     problems = [Problem("STK-0404", f"{bad.path}: {bad.what}", "" if i else hint) for i, bad in enumerate(found)]
     blocks: list[Block] = [Table(("component", "version", "files", "differ"), rows, frozenset({"files", "differ"}))]
-    if not components:
+    if not rows:
         blocks = [Remark(f"nothing is installed in {root.path}")]
-    return Result("stack verify", data, blocks, problems, FINDINGS if found else 0)
+    return Result("stack verify", msgspec.to_builtins(result), blocks, problems, FINDINGS if found else 0)
