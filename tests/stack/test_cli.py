@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def test_a_life_of_an_installation(cuttle, server: ReleaseServer, tmp_path: Path
     mine = str(manifest_file(server, tmp_path))
     scan = document(cuttle("stack", "scan", "--root", root, "--json"))
     assert scan["data"]["platform"] == "linux"
+    assert [error["code"] for error in scan["errors"]] == ([] if scan["data"]["gpus"] else ["STK-0701"])
     plan = document(cuttle("stack", "plan", "--manifest", mine, "--root", root, "--json"))
     assert [asset["action"] for asset in plan["data"]["assets"]] == ["fetch"]
     assert plan["data"]["download_bytes"] == len(server.data)
@@ -59,14 +61,16 @@ def test_a_life_of_an_installation(cuttle, server: ReleaseServer, tmp_path: Path
     assert refused.returncode == 1
     assert "error[STK-0407]" in refused.stderr
     installed = cuttle("stack", "install", "--manifest", mine, "--root", root, "--force")
-    assert installed.returncode == 0, installed.stderr
+    assert installed.returncode == 1, "the release of this test has text for a driver: the check afterwards says so"
+    assert "error[STK-0801]: driver: failed after `found`" in installed.stderr
     assert "fetching release.zip" in installed.stderr
-    again = document(cuttle("stack", "install", "--manifest", mine, "--root", root, "--force", "--json"))
+    again = document(cuttle("stack", "install", "--manifest", mine, "--root", root, "--force", "--no-check", "--json"))
+    assert (again["exit_code"], again["data"]["check"]) == (0, None)
     assert again["data"]["changed"] == []
     assert document(cuttle("stack", "verify", "--root", root, "--json"))["data"]["differences"] == []
     (tmp_path / "stäck root/zluda-v6-preview.69/zluda/nvml.dll").write_bytes(b"bad")
     found = document(cuttle("stack", "verify", "--root", root, "--json"))
-    assert found["exit_code"] == 1
+    assert (found["exit_code"], found["errors"][0]["code"]) == (1, "STK-0404")
     assert found["data"]["differences"] == [
         {"component": "zluda", "path": "zluda-v6-preview.69/zluda/nvml.dll", "what": "changed"}
     ]
@@ -89,7 +93,9 @@ def test_pin_and_install(cuttle, server: ReleaseServer, tmp_path: Path) -> None:
         "stack", "pin", f"zluda={release}", "--url", f"zluda={server.url}", "--output", str(out), "--platform", "linux"
     )
     assert made.returncode == 0, made.stderr
-    done = cuttle("stack", "install", "--manifest", str(out), "--root", str(tmp_path / "root"), "--force", "--quiet")
+    done = cuttle(
+        "stack", "install", "--manifest", str(out), "--root", str(tmp_path / "root"), "--force", "--quiet", "--no-check"
+    )
     assert done.returncode == 0, done.stderr
     assert (
         cuttle("stack", "pin", f"zluda={release}", "--url", f"zluda={server.url}", "--output", str(out)).returncode == 1
@@ -122,20 +128,31 @@ def test_json_is_one_document_also_on_errors(cuttle, tmp_path: Path) -> None:
         assert found["command"] == f"stack {arguments[0]}"
 
 
-def test_answers_from_stored_results_are_quick(cuttle, tmp_path: Path) -> None:
-    """The bar is 0.3 s; a busy machine may take longer, so the best of several tries counts."""
-    cuttle("stack", "scan", "--root", str(tmp_path))
+HEAVY = {"httpx2", "stamina", "numpy", "llvmlite", "elftools", "rich", "asyncio", "ssl"}
 
-    def best(*arguments: str) -> float:
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            cuttle("stack", *arguments, "--root", str(tmp_path))
-            times.append(time.perf_counter() - start)
-        return min(times)
 
-    for arguments in (("scan",), ("plan",)):
-        assert best(*arguments) < 2.0, "an order of magnitude over what it should be"
+@pytest.mark.parametrize("name", ["scan", "plan", "report", "stage"])
+def test_answers_from_stored_results_import_nothing_heavy(tmp_path: Path, name: str) -> None:
+    """What keeps them below 0.3 s: 0.1 to 0.25 s were measured."""
+    (tmp_path / "program").mkdir()
+    subprocess.run(
+        [sys.executable, "-m", "cuttle", "stack", "scan", "--root", str(tmp_path)], capture_output=True, check=False
+    )
+    arguments = [
+        "--root",
+        str(tmp_path),
+        *([str(tmp_path / "program"), "--engine", "cuttle"] if name == "stage" else []),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "cuttle", "stack", name, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr
+    lines = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert len(lines) > 50
+    assert not {line.partition(".")[0] for line in lines} & HEAVY
 
 
 @pytest.mark.parametrize("name", ["scan", "plan", "install", "verify", "uninstall", "doctor", "check"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from cuttle.errors import StackError
 from cuttle.stack.install import differences, install_asset, uninstall, verify
 from cuttle.stack.journal import Root
 from cuttle.stack.manifest import Asset
+from tests.stack.killing import killed_at
 from tests.stack.release_server import PATIENCE, ReleaseServer, release_zip
 
 
@@ -110,24 +110,9 @@ def steps_of(action: Callable[[Root], object], folder: Path) -> list[str]:
     return names
 
 
-def killed_at(number: int, action: Callable[[Root], object], folder: Path) -> None:
-    """Runs an action in a child that is killed, as with kill -9, at its step of this number."""
-    child = os.fork()
-    if child == 0:
-        left = number
-
-        def step(name: str) -> None:
-            nonlocal left
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-        try:
-            action(Root(folder, step))
-        finally:
-            os._exit(3)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, "the child reached its step"
+def killed(number: int, action: Callable[[Root], object], folder: Path) -> None:
+    """The action on a folder is killed at its step of this number."""
+    assert killed_at(number, lambda step: action(Root(folder, step))), "the child reached its step"
 
 
 def test_kill_at_every_step_of_an_installation(server: ReleaseServer, tmp_path: Path) -> None:
@@ -136,9 +121,13 @@ def test_kill_at_every_step_of_an_installation(server: ReleaseServer, tmp_path: 
     assert len(steps) >= 9, steps
     for number, name in enumerate(steps):
         folder = tmp_path / str(number)
-        killed_at(number, lambda root: install(root, asset), folder)
+        killed(number, lambda root: install(root, asset), folder)
         # Before the new folder is announced as complete the next run rolls back, from then on it finishes.
         expected = "v6-preview.69" if number >= steps.index("announced placing") else ""
+        with Root(folder).locked() as recovered:
+            pass
+        started = steps.index("announced unpacking") <= number < steps.index("settled")
+        assert recovered == (("finished" if expected else "rolled back") if started else ""), name
         assert consistent(Root(folder)) == expected, name
         install(Root(folder), asset)
         assert tree(folder) == tree(tmp_path / "whole"), name
@@ -154,7 +143,7 @@ def test_kill_at_every_step_of_an_upgrade(server: ReleaseServer, tmp_path: Path)
     for number, name in enumerate(steps):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "old", folder)
-        killed_at(number, lambda root: install(root, new), folder)
+        killed(number, lambda root: install(root, new), folder)
         assert consistent(Root(folder)) == ("v7" if number >= steps.index("announced placing") else "v6-preview.69"), (
             name
         )
@@ -170,7 +159,7 @@ def test_kill_at_every_step_of_a_repair(server: ReleaseServer, tmp_path: Path) -
     for number, name in enumerate(steps):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "old", folder)
-        killed_at(number, lambda root: install(root, asset), folder)
+        killed(number, lambda root: install(root, asset), folder)
         with Root(folder).locked():
             pass
         install(Root(folder), asset)
@@ -189,7 +178,7 @@ def test_kill_at_every_step_of_a_removal(server: ReleaseServer, tmp_path: Path) 
     for number, name in enumerate(steps):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "old", folder)
-        killed_at(number, remove, folder)
+        killed(number, remove, folder)
         assert consistent(Root(folder)) == "", name
 
 
@@ -203,14 +192,30 @@ def test_killed_again_while_recovering(server: ReleaseServer, tmp_path: Path) ->
         with root.locked():
             pass
 
-    killed_at(start, lambda root: install(root, asset), tmp_path / "stack")
+    killed(start, lambda root: install(root, asset), tmp_path / "stack")
     shutil.copytree(tmp_path / "stack", tmp_path / "copy")
     count = len(steps_of(recover, tmp_path / "copy"))
     for number in range(count):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "stack", folder)
-        killed_at(number, recover, folder)
+        killed(number, recover, folder)
         assert consistent(Root(folder)) == "v6-preview.69"
+
+
+def test_killed_in_the_middle_of_a_download(server: ReleaseServer, tmp_path: Path) -> None:
+    """The next run asks for the rest only."""
+    asset = server.asset()
+    root = Root(tmp_path / "stack")
+
+    def install_with_steps(step: Callable[[str], None]) -> None:
+        with root.locked():
+            install_asset(root, asset, progress=lambda what, done, total: step(what), patience=PATIENCE)
+
+    assert killed_at(2, install_with_steps)
+    assert tree(root.path) == {}
+    install(root, asset)
+    assert consistent(root) == "v6-preview.69"
+    assert int(server.requests[-1]["Range"].removeprefix("bytes=").removesuffix("-")) > 0
 
 
 def test_one_at_a_time(server: ReleaseServer, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cuttle.errors import StackError
+from cuttle.stack import launch
 from cuttle.stack.engine import EngineInPlace, configuration, run_variables, zluda_in_place
 from cuttle.stack.install import install_asset
 from cuttle.stack.journal import Root
-from cuttle.stack.runtime_config import ConfigGpu, RuntimeConfig, write_config
-from cuttle.stack.setup import CONFIG_NAME
+from cuttle.stack.runtime_config import CONFIG_NAME, ConfigGpu, RuntimeConfig, write_config
 from tests.stack.release_server import PATIENCE, ReleaseServer
 
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
@@ -84,7 +84,8 @@ def test_programs_that_cannot_be_run(cuttle, tmp_path: Path) -> None:
     text.write_text("no program")
     assert cuttle("stack", "run", "--engine", "cuttle", "--", str(text)).returncode == 126
     text.chmod(0o755)
-    assert cuttle("stack", "run", "--engine", "cuttle", "--", str(text)).returncode == 126
+    unreadable = cuttle("stack", "run", "--engine", "cuttle", "--", str(text))
+    assert (unreadable.returncode, "error[STK-0604]" in unreadable.stderr) == (126, True)
     absent = cuttle("stack", "run", "--engine", "zluda", "--root", str(tmp_path), "--", "true")
     assert absent.returncode == 125
     assert "error[STK-0405]" in absent.stderr
@@ -201,3 +202,11 @@ def test_hipblaslt_with_a_folder_for_each_target(tmp_path: Path) -> None:
     assert run_variables(engine, config, {}, None)["HIPBLASLT_TENSILE_LIBPATH"].endswith("library/gfx1201")
     config = RuntimeConfig(hip_root=str(tmp_path), gpu=ConfigGpu(arch="gfx1100"))
     assert run_variables(engine, config, {}, None)["HIPBLASLT_TENSILE_LIBPATH"].endswith("hipblaslt/library")
+
+
+def test_waiting_for_a_program_as_on_windows(script: Callable[[str], str]) -> None:
+    """The way of Windows, with this system's processes: one string for a command line, and the exit code of the end."""
+    assert launch._run_windows(Path(script("exit 42")), ["a b"], dict(os.environ)) == 42
+    with pytest.raises(StackError) as caught:
+        launch._run_windows(Path("/nonexistent/program"), [], {})
+    assert caught.value.code == "STK-0604"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from cuttle.errors import StackError
 from cuttle.stack.stage import RECORD_NAME, TEMPORARY, read_record, stage, unstage
+from tests.stack.killing import killed_at
 
 NAMES = ("nvcuda.dll", "cublas64_12.dll", "nvml.dll")
 
@@ -193,26 +193,6 @@ def test_a_read_only_folder(engine: list[Path], tmp_path_factory: pytest.TempPat
     finally:
         (base / "program").chmod(0o755)
         shutil.rmtree(base)
-
-
-def killed_at(number: int, action: Callable[[Callable[[str], None]], object]) -> bool:
-    """Whether the action was killed at its step of this number; False if it has fewer."""
-    child = os.fork()
-    if child == 0:
-        left = number
-
-        def step(name: str) -> None:
-            nonlocal left
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-        try:
-            action(step)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
 
 
 def test_killed_at_every_step(engine: list[Path], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 STACK_ERRORS: tuple[tuple[str, str, str, str], ...] = (
-    ("STK-0001", "AMD stack failed", "A step of the AMD stack manager failed.", "`cuttle stack doctor` looks for the reason."),
     # -- manifests
     ("STK-0101", "unreadable manifest", "The manifest is no JSON of the schema, or says things that cannot be: two assets of one name, a hash that is none, a URL that is not HTTPS.", "docs/reference/stack-manifests.md describes the schema; `cuttle stack pin` writes one."),
     ("STK-0102", "asset without a hash", "Nobody published a SHA-256 of this file, so what is downloaded could not be told from something else. Cuttle installs nothing that it cannot check.", "Download it yourself from the page shown and pin it: `cuttle stack pin NAME=FILE --output my.json`, then `cuttle stack install --manifest my.json`."),

@@ -22,8 +22,7 @@ from cuttle.stack.journal import Root
 from cuttle.stack.machine import Machine, select
 from cuttle.stack.manifest import Manifest
 from cuttle.stack.plan import engine_row
-from cuttle.stack.runtime_config import RuntimeConfig
-from cuttle.stack.setup import CONFIG_NAME
+from cuttle.stack.runtime_config import CONFIG_NAME, RuntimeConfig
 
 Mark = Literal["ok", "warning", "failure", "crash"]
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from cuttle.abi.stack_engines import BY_NAME, EngineFile
 from cuttle.errors import StackError
-from cuttle.stack.install import this_platform
+from cuttle.stack.install import component_home, this_platform
 from cuttle.stack.journal import Root
-from cuttle.stack.runtime_config import RuntimeConfig, read_config
-from cuttle.stack.setup import CONFIG_NAME, component_home
+from cuttle.stack.runtime_config import CONFIG_NAME, RuntimeConfig, read_config
 
 
 @dataclass(frozen=True, slots=True)

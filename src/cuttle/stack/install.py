@@ -158,6 +158,11 @@ def install_asset(
     return component, True
 
 
+def component_home(root: Root, component: Component) -> Path:
+    """The folder of a component's libraries."""
+    return root.path / component.folder / component.home
+
+
 def require_room(folder: Path, asset: Asset) -> None:
     """Raises STK-0401 if an asset of known size cannot fit."""
     free = shutil.disk_usage(folder).free

@@ -205,8 +205,8 @@ class Root:
         return self.path / "results"
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the lock and first settles what a killed process left. Raises STK-0402, STK-0403, STK-0406."""
+    def locked(self) -> Iterator[str]:
+        """Holds the lock and first settles what a killed process left; gives what had to be done (`recover`). Raises STK-0402, STK-0403, STK-0406."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / "lock").open("a+b")
@@ -217,8 +217,7 @@ class Root:
                 _lock(file.fileno())
             except OSError:
                 raise StackError("STK-0402", f"{self.path} is in use by another process") from None
-            self.recover()
-            yield
+            yield self.recover()
 
     def installed(self) -> Installed:
         """What is installed; nothing if there is no record. Raises STK-0403."""

@@ -17,6 +17,8 @@ from cuttle.stack.gpu_lookup import generation
 from cuttle.stack.journal import write_atomically
 from cuttle.stack.machine import Gpu, Machine, select
 
+CONFIG_NAME = "runtime-config.json"
+REPORT_NAME = "gpu-report.json"
 MOST_BYTES = 4 << 20
 # Steers programs to code that an engine can translate; the scripts' own default.
 DEFAULT_ZLUDA_CC = "8.6"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from cuttle.abi.gpu_names import WINDOWS_HIP_SDK_TARGETS
 from cuttle.device.hip.find_library import Place
 from cuttle.errors import StackError
+from cuttle.stack.check import CheckResult
 from cuttle.stack.download import Patience
 from cuttle.stack.hip_places import hip_root
-from cuttle.stack.install import Progress, choose_engine, install_asset, silent
-from cuttle.stack.journal import Component, Installed, Root
+from cuttle.stack.install import Progress, choose_engine, component_home, install_asset, silent
+from cuttle.stack.journal import Installed, Root
 from cuttle.stack.machine import Machine, select
 from cuttle.stack.manifest import Manifest
 from cuttle.stack.plan import Plan, make_plan, wanted_assets
 from cuttle.stack.runtime_config import (
+    CONFIG_NAME,
+    REPORT_NAME,
     ConfigGpu,
     GpuReport,
     RuntimeConfig,
@@ -28,12 +30,13 @@ from cuttle.stack.runtime_config import (
     write_report,
 )
 
-CONFIG_NAME = "runtime-config.json"
-REPORT_NAME = "gpu-report.json"
-
 
 class InstallResult(msgspec.Struct, frozen=True):
-    """The data of `install`: what there is now, and which components had to be fetched."""
+    """The data of `install`: what there is now, and which components had to be fetched.
+
+    `recovered`: what was done first with an installation that something had killed: `rolled back`, `finished`, or empty. `check`: its libraries tried, unless
+    that was not wanted.
+    """
 
     plan: Plan
     root: str
@@ -41,6 +44,8 @@ class InstallResult(msgspec.Struct, frozen=True):
     changed: list[str]
     config: str
     gpu_report: str
+    recovered: str = ""
+    check: CheckResult | None = None
 
 
 def sdk_targets(machine: Machine) -> tuple[str, ...]:
@@ -53,11 +58,6 @@ def sdk_targets(machine: Machine) -> tuple[str, ...]:
 def scripts_report(machine: Machine, engine: str, gpu_index: int | None = None) -> GpuReport:
     """`gpu-report.json` of this machine."""
     return gpu_report(machine, engine, hip_root(Place.here()), sdk_targets(machine), gpu_index)
-
-
-def component_home(root: Root, component: Component) -> Path:
-    """The folder of a component's libraries."""
-    return root.path / component.folder / component.home
 
 
 def make_config(
@@ -110,7 +110,7 @@ def install_all(
     patience: Patience | None = None,
 ) -> InstallResult:
     """Installs an engine (and LibTorch) and writes the configuration. Raises STK-01xx to STK-04xx; then nothing is half-installed."""
-    with root.locked():
+    with root.locked() as recovered:
         plan = make_plan(manifest, engine, machine, root.installed(), libtorch, gpu_index)
         for asset in wanted_assets(manifest, engine, machine.platform, libtorch):
             asset.require_hash()
@@ -133,4 +133,5 @@ def install_all(
         changed,
         os.path.join(root.path, CONFIG_NAME),
         os.path.join(root.path, REPORT_NAME),
+        recovered,
     )

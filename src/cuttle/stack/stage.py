@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -107,7 +108,9 @@ def stage(folder: Path, engine: str, version: str, sources: Sequence[Path], step
     if not folder.is_dir():
         raise StackError("STK-0503", f"{folder} is no folder")
     try:
-        files = [_describe(source) for source in sources]
+        # Hashing leaves the interpreter's lock: several at a time.
+        with ThreadPoolExecutor(4) as pool:
+            files = list(pool.map(_describe, sources))
     except OSError as error:
         raise StackError("STK-0603", f"{error.filename}: {error.strerror}") from None
     record = read_record(folder)
@@ -117,7 +120,9 @@ def stage(folder: Path, engine: str, version: str, sources: Sequence[Path], step
     if record is not None:
         if (record.engine, record.version) != (engine, version):
             raise StackError("STK-0506", f"{record.engine} {record.version} is staged in {folder}")
-        if record.files == files and all(_same(folder / file.name, file) for file in files):
+        with ThreadPoolExecutor(4) as pool:
+            in_place = record.files == files and all(pool.map(lambda file: _same(folder / file.name, file), files))
+        if in_place:
             return StageResult(str(folder), engine, version, [], [], [file.name for file in files])
         # Files are missing, were changed, or the engine was rebuilt.
         if changed := unstage(folder, step).kept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,6 +10,7 @@ import msgspec
 
 from cuttle.abi.stack_engines import LIBRARIES
 from cuttle.cli.command_line import verb
+from cuttle.cli.progress import StepBar
 from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, Block, Problem, Remark, Result, Table
 from cuttle.cli.stack import engine_option, root_option
@@ -22,6 +23,32 @@ from cuttle.stack.journal import Root
 from cuttle.stack.scan import keep
 
 STEPS = {"": "-", "found": "found", "loads": "loads", "handle": "creates a handle", "answer": "right answer"}
+
+
+def try_libraries(
+    root: Root, engine: str | None, style: Style, libraries: Sequence[str] = LIBRARIES, seconds: float = DEFAULT_SECONDS
+) -> CheckResult:
+    """Tries libraries with the variables that `run` would set."""
+    variables = user_variables()
+    chosen = engine_in_place(engine, root, variables, build=True)
+    added = run_variables(chosen, configuration(root), variables, None)
+    bar = StepBar(style)
+    tried: list[str] = []
+
+    def before(name: str) -> None:
+        bar.watch(len(tried), len(libraries), name)
+        tried.append(name)
+
+    with bar.progress:
+        return check_engine(chosen, {**variables, **added}, libraries, seconds, before)
+
+
+def libraries_table(result: CheckResult) -> Table:
+    """A line for each library."""
+    rows = [
+        (found.library, found.state, STEPS[found.step], found.file or "-", found.text) for found in result.libraries
+    ]
+    return Table(("library", "result", "came as far as", "file", "reason"), rows)
 
 
 def problems_of(result: CheckResult) -> list[Problem]:
@@ -54,30 +81,15 @@ def command(
     Each has a process of its own. Exit 1 if one fails; what the engine does not have or refuses by itself is no failure.
     """
     if as_list:
-        return Result(
-            "stack check", {"libraries": list(LIBRARIES)}, [Table(("library",), [(name,) for name in LIBRARIES])]
-        )
+        names = [(name,) for name in LIBRARIES]
+        return Result("stack check", {"libraries": list(LIBRARIES)}, [Table(("library",), names)])
     root = Root(root_path or default_root())
-    variables = user_variables()
-    chosen = engine_in_place(engine, root, variables, build=True)
-    added = run_variables(chosen, configuration(root), variables, None)
-
-    def before(name: str) -> None:
-        if sys.stderr.isatty() and not style.json and not style.quiet:
-            sys.stderr.write(f"\r\x1b[K{name}")
-            sys.stderr.flush()
-
-    result = check_engine(chosen, {**variables, **added}, libraries or LIBRARIES, seconds, before)
-    if sys.stderr.isatty() and not style.json and not style.quiet:
-        sys.stderr.write("\r\x1b[K")
-    rows = [
-        (found.library, found.state, STEPS[found.step], found.file or "-", found.text) for found in result.libraries
-    ]
-    blocks: list[Block] = [Table(("library", "result", "came as far as", "file", "reason"), rows)]
+    result = try_libraries(root, engine, style, libraries or LIBRARIES, seconds)
+    blocks: list[Block] = [libraries_table(result)]
     if not libraries:
         try:
             keep(root, "check", result)
         except StackError as error:
             blocks.append(Remark(f"note: not stored: {error.message}"))
     problems = problems_of(result)
-    return Result("stack check", msgspec.to_builtins(result), blocks, problems, FINDINGS if problems else 0)  # fmt: skip
+    return Result("stack check", msgspec.to_builtins(result), blocks, problems, FINDINGS if problems else 0)

@@ -12,8 +12,9 @@ import msgspec
 
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style
-from cuttle.cli.result import Block, Remark, Result, Table
+from cuttle.cli.result import FINDINGS, Block, Remark, Result, Table, Text
 from cuttle.cli.stack import channel_options, engine_option, gpu_option, root_option
+from cuttle.cli.stack.check import libraries_table, problems_of, try_libraries
 from cuttle.stack.install import Progress, default_root, silent
 from cuttle.stack.journal import Root
 from cuttle.stack.manifest import load
@@ -69,6 +70,7 @@ def progress_bars(style: Style) -> Iterator[Progress]:
     "--mirror", "mirrors", multiple=True, metavar="URL", help="Look here first; the hash is checked all the same."
 )
 @click.option("--force", is_flag=True, help="Although the machine lacks something.")
+@click.option("--check/--no-check", "checking", default=True, help="Try the libraries afterwards (the default).")
 def command(
     style: Style,
     channel: str,
@@ -79,11 +81,12 @@ def command(
     root_path: Path | None,
     mirrors: tuple[str, ...],
     force: bool,
+    checking: bool,
 ) -> Result:
     """Install an engine from a pinned manifest: resumed downloads, SHA-256 before anything is unpacked, all or nothing.
 
-    Writes runtime-config.json and gpu-report.json, which `cuttle stack run` and the PowerShell scripts read. What an interrupted run left is
-    finished or undone first.
+    Writes runtime-config.json and gpu-report.json, which `cuttle stack run` and the PowerShell scripts read, and tries the libraries (as
+    `cuttle stack check`); exit 1 if one fails. What an interrupted run left is finished or undone first.
     """
     manifest = load(channel, manifest_path)
     root = Root(root_path or default_root())
@@ -91,11 +94,22 @@ def command(
     with progress_bars(style) as progress:
         result = install_all(root, manifest, engine or "zluda", machine, libtorch, force, mirrors, progress, gpu_index)
     keep(root, "scan", machine)
+    problems = []
+    if checking:
+        check = try_libraries(root, result.plan.engine, style)
+        keep(root, "check", check)
+        result = msgspec.structs.replace(result, check=check)
+        problems = problems_of(check)
     rows = [
         (name, version, "installed" if name in result.changed else "was there")
         for name, version in result.components.items()
     ]
     blocks: list[Block] = [Table(("component", "version", "state"), rows)] if rows else []
+    if result.check is not None:
+        blocks += [Text(""), libraries_table(result.check)]
+    if result.recovered:
+        blocks.append(Remark(f"an installation that was interrupted was {result.recovered} first"))
     blocks.append(Remark(f"engine {result.plan.engine}, configuration {result.config}"))
-    blocks.append(Remark("`cuttle stack check` tries its libraries; `cuttle stack run -- PROGRAM` uses it."))
-    return Result("stack install", msgspec.to_builtins(result), blocks)  # fmt: skip
+    if problems:
+        blocks.append(Remark("installed, but not everything works: `cuttle stack doctor` looks for reasons"))
+    return Result("stack install", msgspec.to_builtins(result), blocks, problems, FINDINGS if problems else 0)

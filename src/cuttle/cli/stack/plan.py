@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import click
@@ -68,6 +69,12 @@ def listing(manifests: list[Manifest]) -> Result:
     return Result("stack plan", data, [Table(columns, rows)])
 
 
+def scan_date(root: Root) -> str:
+    """When the stored scan was made, in this machine's time; empty if there is none."""
+    path = root.results / "scan.json"
+    return datetime.datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M") if path.exists() else ""
+
+
 @verb("stack plan")
 @channel_options
 @engine_option
@@ -106,4 +113,6 @@ def command(
         if need.required and not need.met
     ]
     blocks = plan_blocks(plan)
+    if scanned := scan_date(root):
+        blocks.append(Remark(f"from the scan of {scanned}; `cuttle stack scan` looks again"))
     return Result("stack plan", msgspec.to_builtins(plan), blocks, problems, FINDINGS if problems else 0)  # fmt: skip
