@@ -101,6 +101,21 @@ def test_pin_and_install(cuttle, server: ReleaseServer, tmp_path: Path) -> None:
         cuttle("stack", "pin", f"zluda={release}", "--url", f"zluda={server.url}", "--output", str(out)).returncode == 1
     )
     assert cuttle("stack", "pin", "zluda").returncode == 2
+    served = len(server.requests)
+    offline = (
+        "stack",
+        "install",
+        "--manifest",
+        str(out),
+        "--root",
+        str(tmp_path / "offline"),
+        "--force",
+        "--no-check",
+        "--file",
+    )
+    assert cuttle(*offline, f"zluda={release}").returncode == 0
+    assert len(server.requests) == served
+    assert "error[STK-0104]" in cuttle(*offline, f"cudnn={release}").stderr
 
 
 def test_the_folder_is_a_knob(cuttle, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,3 +253,45 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     error = refused(asset, tmp_path)
     assert error.code == "STK-0105"
     assert "pip install" in error.hint
+
+
+def test_garbage_in_place_of_http(server: ReleaseServer, tmp_path: Path) -> None:
+    def garbage(handler: Any) -> bool:
+        handler.wfile.write(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+        server.hang_up(handler)
+        return True
+
+    server.plan = [garbage]
+    assert get(server.asset(), tmp_path) == server.data, "the next try is good"
+    (tmp_path / "again").mkdir()
+    server.plan = [garbage] * 9
+    assert refused(server.asset(), tmp_path / "again").code == "STK-0201"
+
+
+@pytest.mark.parametrize(
+    "part", ["bytes 5-10/11", "bytes 0-400354/400355", "bytes */5", "nonsense", "bytes 100000-99/400355"]
+)
+def test_other_parts_than_asked_for(server: ReleaseServer, tmp_path: Path, part: str) -> None:
+    def wrong(handler: Any) -> bool:
+        handler.send_response(206)
+        handler.send_header("Content-Range", part)
+        handler.send_header("Content-Length", "6")
+        handler.end_headers()
+        handler.wfile.write(b"wrong!")
+        return True
+
+    server.plan = [server.truncated(100_000), wrong]
+    assert get(server.asset(), tmp_path) == server.data
+
+
+def test_an_encoded_answer(server: ReleaseServer, tmp_path: Path) -> None:
+    def encoded(handler: Any) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Content-Length", "3")
+        handler.end_headers()
+        handler.wfile.write(b"abc")
+        return True
+
+    server.plan = [encoded] * 9
+    assert refused(server.asset(), tmp_path).code == "STK-0201"

@@ -300,6 +300,28 @@ def test_no_hash_no_installation(server: ReleaseServer, tmp_path: Path) -> None:
     assert tree(root.path) == {}
 
 
+def test_a_file_at_hand(server: ReleaseServer, tmp_path: Path) -> None:
+    """It is checked like a download, and stays where it is."""
+    asset = server.asset()
+    file = tmp_path / "release.zip"
+    file.write_bytes(server.data)
+    root = Root(tmp_path / "stack")
+    with root.locked():
+        install_asset(root, asset, at_hand=file)
+    assert consistent(root) == "v6-preview.69"
+    assert file.exists() and server.requests == []
+    other = Root(tmp_path / "other")
+    for damage in (b"x", b""):
+        file.write_bytes(server.data[:-1] + damage)
+        with pytest.raises(StackError) as caught, other.locked():
+            install_asset(other, asset, at_hand=file)
+        assert caught.value.code == "STK-0202"
+    with pytest.raises(StackError) as caught, other.locked():
+        install_asset(other, asset, at_hand=tmp_path / "missing")
+    assert caught.value.code == "STK-0406"
+    assert consistent(other) == ""
+
+
 def test_room_is_looked_at_before_anything_is_fetched(server: ReleaseServer, tmp_path: Path) -> None:
     asset = server.asset(size_bytes=1 << 40)
     with pytest.raises(StackError) as caught:

@@ -14,7 +14,7 @@ import pytest
 
 from cuttle.errors import StackError
 from cuttle.stack import launch
-from cuttle.stack.engine import EngineInPlace, configuration, run_variables, zluda_in_place
+from cuttle.stack.engine import EngineInPlace, configuration, insisting_variables, run_variables, zluda_in_place
 from cuttle.stack.install import install_asset
 from cuttle.stack.journal import Root
 from cuttle.stack.runtime_config import CONFIG_NAME, ConfigGpu, RuntimeConfig, write_config
@@ -210,3 +210,44 @@ def test_waiting_for_a_program_as_on_windows(script: Callable[[str], str]) -> No
     with pytest.raises(StackError) as caught:
         launch._run_windows(Path("/nonexistent/program"), [], {})
     assert caught.value.code == "STK-0604"
+
+
+def test_insisting(cuttle, zluda: Root) -> None:
+    """A program with a DT_RPATH of its own: ZLUDA's audit module where the release has one, else the driver preloaded."""
+    engine = zluda_in_place(zluda, "linux")
+    assert insisting_variables(engine, {"LD_PRELOAD": "/mine.so"}) == {
+        "LD_PRELOAD": f"{engine.folder}/libcuda.so.1:/mine.so"
+    }
+    (engine.folder / "zluda_ld").touch()
+    assert insisting_variables(engine, {}) == {"LD_AUDIT": f"{engine.folder}/zluda_ld"}
+    with pytest.raises(StackError) as caught:
+        insisting_variables(EngineInPlace("zluda", "v6", "windows", engine.folder), {})
+    assert caught.value.code == "STK-0603"
+    program = "import os; print(os.environ['LD_PRELOAD'])"
+    done = cuttle("stack", "run", "--insist", "--engine", "cuttle", "--", sys.executable, "-c", program)
+    assert done.stdout.endswith("/client/lib/libcuda.so.1\n")
+
+
+def test_the_launcher_of_the_engine(tmp_path: Path) -> None:
+    """It does not quote: what would be torn apart is refused, everything else arrives as it is."""
+    tool = tmp_path / "zluda.exe"
+    with pytest.raises(StackError) as caught:
+        launch.launcher_arguments(tool, Path("program.exe"), [])
+    assert caught.value.code == "STK-0603"
+    tool.touch()
+    assert launch.launcher_arguments(tool, Path("program.exe"), ["--a=1", "C:\\x\\"]) == [
+        "--",
+        "program.exe",
+        "--a=1",
+        "C:\\x\\",
+    ]
+    for program, arguments in (
+        ("my program.exe", []),
+        ("p.exe", ["a b"]),
+        ("p.exe", [""]),
+        ("p.exe", ['say "hi"']),
+        ("p.exe", ["a\tb"]),
+    ):
+        with pytest.raises(StackError) as caught:
+            launch.launcher_arguments(tool, Path(program), arguments)
+        assert caught.value.code == "STK-0602"

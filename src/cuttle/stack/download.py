@@ -56,6 +56,22 @@ class PartRecord(msgspec.Struct):
     validator: str
 
 
+def take(asset: Asset, file: Path) -> Path:
+    """A file at hand instead of a download: `file` itself, if it is what the manifest pins. Raises STK-0102, STK-0202, STK-0406."""
+    digest = asset.require_hash()
+    try:
+        found, _ = hash_file(file)
+    except OSError as error:
+        raise StackError("STK-0406", f"{file}: {error.strerror}") from None
+    if found != digest:
+        raise StackError(
+            "STK-0202",
+            f"{file}: SHA-256 is {found}, not {digest}",
+            hint="`cuttle stack pin` makes a manifest of it, if you trust it.",
+        )
+    return file
+
+
 def addresses(asset: Asset, mirrors: Sequence[str]) -> list[str]:
     """Where to look, in order: mirrors (their folder plus the file's name), then the manifest's addresses. Raises STK-0204."""
     found = []

@@ -62,6 +62,25 @@ def prepended(folders: list[str], value: str | None, separator: str) -> str:
     return separator.join([*folders, *rest])
 
 
+AUDIT_MODULE = "zluda_ld"
+LAUNCHER = "zluda.exe"
+
+
+def insisting_variables(engine: EngineInPlace, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables of Linux that let the engine win over libraries which a program names by DT_RPATH: ZLUDA's audit module, or its driver preloaded.
+
+    Raises STK-0603 where there is no such means.
+    """
+    if engine.platform == "linux":
+        audit = engine.folder / AUDIT_MODULE
+        if engine.name == "zluda" and audit.exists():
+            return {"LD_AUDIT": prepended([str(audit)], environment.get("LD_AUDIT"), ":")}
+        driver = engine.library(BY_NAME[engine.name].files[0])
+        if driver is not None:
+            return {"LD_PRELOAD": prepended([str(driver)], environment.get("LD_PRELOAD"), ":")}
+    raise StackError("STK-0603", f"the engine {engine.name} has no means to win over a program's own libraries here")
+
+
 def run_variables(
     engine: EngineInPlace, config: RuntimeConfig | None, environment: Mapping[str, str], program_folder: Path | None
 ) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import shutil
@@ -16,7 +17,7 @@ from cuttle.abi import knobs
 from cuttle.abi.stack_engines import BY_NAME
 from cuttle.errors import StackError
 from cuttle.stack.archive import unpack
-from cuttle.stack.download import Patience, fetch
+from cuttle.stack.download import Patience, fetch, take
 from cuttle.stack.journal import Component, InstalledFile, Journal, Root, remove_tree, write_error
 from cuttle.stack.manifest import Asset, Manifest, hash_file
 
@@ -100,9 +101,14 @@ def room_needed(asset: Asset) -> int:
 
 
 def install_asset(
-    root: Root, asset: Asset, mirrors: Sequence[str] = (), progress: Progress = silent, patience: Patience | None = None
+    root: Root,
+    asset: Asset,
+    mirrors: Sequence[str] = (),
+    progress: Progress = silent,
+    patience: Patience | None = None,
+    at_hand: Path | None = None,
 ) -> tuple[Component, bool]:
-    """Installs one asset under the root's lock; (component, whether anything had to be done).
+    """Installs one asset under the root's lock; (component, whether anything had to be done). `at_hand`: the file, which need not be fetched.
 
     Raises STK-01xx to STK-04xx; nothing is half-installed then, and a download goes on where it stopped.
     """
@@ -118,9 +124,11 @@ def install_asset(
         raise write_error(error, root.downloads) from None
     require_room(root.path, asset)
     root.step("before the download")
-    archive = fetch(
-        asset, root.downloads, mirrors, lambda done, total: progress(f"fetching {asset.file}", done, total), patience
-    )
+    if at_hand is not None:
+        archive = take(asset, at_hand)
+    else:
+        report = functools.partial(progress, f"fetching {asset.file}")
+        archive = fetch(asset, root.downloads, mirrors, report, patience)
     root.step("downloaded")
     staging = asset.component
     root.announce(Journal("unpacking", staging))
@@ -153,8 +161,9 @@ def install_asset(
     root.announce(placing)
     root.place(placing)
     # The archive is only needed again if files are damaged, and then it can be fetched again.
-    with contextlib.suppress(OSError):
-        archive.unlink()
+    if at_hand is None:
+        with contextlib.suppress(OSError):
+            archive.unlink()
     return component, True
 
 

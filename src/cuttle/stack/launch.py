@@ -33,6 +33,24 @@ def find_program(name: str, environment: Mapping[str, str]) -> Path:
     raise StackError("STK-0601", f"{name}: no such program")
 
 
+def launcher_arguments(launcher: Path, program: Path, arguments: Sequence[str]) -> list[str]:
+    """Arguments for ZLUDA's launcher, which injects its libraries into a program that does not look in its own folder.
+
+    It puts what follows `--` together with spaces and without quotation marks (up to v7-preview.10 at least), so whatever needs some is refused.
+    Raises STK-0602, STK-0603.
+    """
+    if not launcher.is_file():
+        raise StackError("STK-0603", f"the engine's folder holds no {launcher.name}")
+    for part in (str(program), *arguments):
+        if subprocess.list2cmdline([part]) != part:
+            raise StackError(
+                "STK-0602",
+                f"{launcher.name} would tear {part!r} apart",
+                hint="Without --launcher arguments pass unchanged; or use paths without spaces.",
+            )
+    return ["--", str(program), *arguments]
+
+
 def run_program(program: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs a program to its end and returns its exit code; on Unix it replaces this process. Raises STK-0602, STK-0604."""
     if sys.platform == "win32":

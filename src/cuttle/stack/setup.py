@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -108,18 +109,23 @@ def install_all(
     progress: Progress = silent,
     gpu_index: int | None = None,
     patience: Patience | None = None,
+    at_hand: Mapping[str, Path] | None = None,
 ) -> InstallResult:
-    """Installs an engine (and LibTorch) and writes the configuration. Raises STK-01xx to STK-04xx; then nothing is half-installed."""
+    """Installs an engine (and LibTorch) and writes the configuration. `at_hand`: files of assets that need not be fetched. Raises STK-01xx to STK-04xx; then nothing is half-installed."""
     with root.locked() as recovered:
         plan = make_plan(manifest, engine, machine, root.installed(), libtorch, gpu_index)
-        for asset in wanted_assets(manifest, engine, machine.platform, libtorch):
+        assets = wanted_assets(manifest, engine, machine.platform, libtorch)
+        files = dict(at_hand or {})
+        for name in files.keys() - {asset.name for asset in assets}:
+            raise StackError("STK-0104", f"{name} is no asset of this installation")
+        for asset in assets:
             asset.require_hash()
         lacking = [need for need in plan.requirements if need.required and not need.met]
         if lacking and not force:
             raise StackError("STK-0407", f"{lacking[0].name}: {lacking[0].text}", hint=lacking[0].hint)
         changed = []
-        for asset in wanted_assets(manifest, engine, machine.platform, libtorch):
-            component, done = install_asset(root, asset, mirrors, progress, patience)
+        for asset in assets:
+            component, done = install_asset(root, asset, mirrors, progress, patience, files.get(asset.name))
             if done:
                 changed.append(component.name)
         choose_engine(root, manifest, engine)

@@ -59,3 +59,14 @@ def gpu_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--gpu", "gpu_index", type=click.IntRange(0), metavar="N", help="GPU of this number in `cuttle stack scan`."
     )(function)
+
+
+def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    """`NAME=VALUE` options as a table."""
+    found = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        if not equals or not rest:
+            raise click.BadParameter(f"{value} is not NAME=VALUE", param_hint=option)
+        found[name] = rest
+    return found

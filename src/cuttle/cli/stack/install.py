@@ -13,7 +13,7 @@ import msgspec
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, Block, Remark, Result, Table, Text
-from cuttle.cli.stack import channel_options, engine_option, gpu_option, root_option
+from cuttle.cli.stack import channel_options, engine_option, gpu_option, pairs, root_option
 from cuttle.cli.stack.check import libraries_table, problems_of, try_libraries
 from cuttle.stack.install import Progress, default_root, silent
 from cuttle.stack.journal import Root
@@ -69,6 +69,7 @@ def progress_bars(style: Style) -> Iterator[Progress]:
 @click.option(
     "--mirror", "mirrors", multiple=True, metavar="URL", help="Look here first; the hash is checked all the same."
 )
+@click.option("--file", "files", multiple=True, metavar="ASSET=FILE", help="Take this file instead of fetching it.")
 @click.option("--force", is_flag=True, help="Although the machine lacks something.")
 @click.option("--check/--no-check", "checking", default=True, help="Try the libraries afterwards (the default).")
 def command(
@@ -80,6 +81,7 @@ def command(
     gpu_index: int | None,
     root_path: Path | None,
     mirrors: tuple[str, ...],
+    files: tuple[str, ...],
     force: bool,
     checking: bool,
 ) -> Result:
@@ -91,8 +93,11 @@ def command(
     manifest = load(channel, manifest_path)
     root = Root(root_path or default_root())
     machine = scan()
+    at_hand = {name: Path(file) for name, file in pairs(files, "--file").items()}
     with progress_bars(style) as progress:
-        result = install_all(root, manifest, engine or "zluda", machine, libtorch, force, mirrors, progress, gpu_index)
+        result = install_all(
+            root, manifest, engine or "zluda", machine, libtorch, force, mirrors, progress, gpu_index, at_hand=at_hand
+        )
     keep(root, "scan", machine)
     problems = []
     if checking:

@@ -10,22 +10,11 @@ import msgspec
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style
 from cuttle.cli.result import Block, Remark, Result, Text
-from cuttle.cli.stack import channel_options
+from cuttle.cli.stack import channel_options, pairs
 from cuttle.errors import StackError
 from cuttle.stack.install import this_platform
 from cuttle.stack.journal import write_atomically
 from cuttle.stack.manifest import encode, load, pin
-
-
-def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
-    """`NAME=VALUE` options as a table."""
-    found = {}
-    for value in values:
-        name, equals, rest = value.partition("=")
-        if not equals or not rest:
-            raise click.BadParameter(f"{value} is not NAME=VALUE", param_hint=option)
-        found[name] = rest
-    return found
 
 
 @verb("stack pin")

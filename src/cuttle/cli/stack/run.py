@@ -12,10 +12,10 @@ from cuttle.cli.result import Problem
 from cuttle.cli.stack import engine_option, root_option
 from cuttle.cli.stack.engines import engine_in_place, user_variables
 from cuttle.errors import CuttleError, StackError
-from cuttle.stack.engine import configuration, run_variables
+from cuttle.stack.engine import LAUNCHER, configuration, insisting_variables, run_variables
 from cuttle.stack.install import default_root
 from cuttle.stack.journal import Root
-from cuttle.stack.launch import FAILED, exit_code_of, find_program, run_program
+from cuttle.stack.launch import FAILED, exit_code_of, find_program, launcher_arguments, run_program
 from cuttle.stack.stage import stage
 
 
@@ -28,10 +28,18 @@ from cuttle.stack.stage import stage
     default=None,
     help="Place the libraries beside the program first (the default on Windows).",
 )
+@click.option("--insist", is_flag=True, help="Win over libraries that the program names by DT_RPATH (Linux).")
+@click.option("--launcher", is_flag=True, help="Start it through ZLUDA's launcher, which injects libraries (Windows).")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    engine: str | None, root_path: Path | None, staging: bool | None, program: str, arguments: tuple[str, ...]
+    engine: str | None,
+    root_path: Path | None,
+    staging: bool | None,
+    insist: bool,
+    launcher: bool,
+    program: str,
+    arguments: tuple[str, ...],
 ) -> None:
     """Run PROGRAM on an engine: cuttle stack run -- ./program arguments
 
@@ -48,7 +56,13 @@ def command(
         if staging if staging is not None else chosen.platform == "windows":
             stage(path.parent, chosen.name, chosen.version, chosen.files())
         added = run_variables(chosen, configuration(root), variables, path.parent)
-        code = run_program(path, arguments, {**variables, **added})
+        if insist:
+            added = {**added, **insisting_variables(chosen, variables)}
+        if launcher:
+            started = chosen.folder / LAUNCHER
+            code = run_program(started, launcher_arguments(started, path, arguments), {**variables, **added})
+        else:
+            code = run_program(path, arguments, {**variables, **added})
     except CuttleError as error:
         show_problem(Problem.of(error), Style())
         code = exit_code_of(error) if isinstance(error, StackError) else FAILED
