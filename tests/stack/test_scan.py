@@ -49,7 +49,10 @@ def scanned(name: str, folder: Path) -> Machine:
         texts = WindowsTexts(
             document["os_version"], tuple(map(tuple, document["hipinfo"])), document["video_controllers"], document["registry"]
         )  # fmt: skip
-        return with_support(scan_windows.scan_windows(texts))
+        for file in document.get("hip_files", []):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).touch()
+        return with_support(scan_windows.scan_windows(texts, Place(True, {"PROGRAMFILES": str(folder)})))
     for file, text in document["files"].items():
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +81,9 @@ def test_machine(name: str, tmp_path: Path) -> None:
     chosen = select(machine)
     assert (chosen.index if chosen else None) == expected["selected"]
     assert len(machine.problems) == expected["problems"], machine.problems
+    assert [[hip.major, hip.version] for hip in machine.hip] == expected.get("hip", [])
+    if "rocblas" in expected:
+        assert {found.name: found.state for found in machine.math_libraries}["rocBLAS"] == expected["rocblas"]
     # What is written can be read: the types hold for what parsers make of outside text.
     assert msgspec.json.decode(encode(machine), type=Machine) == machine
 
