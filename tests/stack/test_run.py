@@ -195,6 +195,13 @@ def test_variables_on_windows(tmp_path: Path) -> None:
     assert "LD_LIBRARY_PATH" not in added
 
 
+def test_empty_entries_of_a_search_path_stay(tmp_path: Path) -> None:
+    """They mean the current folder."""
+    engine = EngineInPlace("zluda", "v6", "linux", tmp_path)
+    assert run_variables(engine, None, {"LD_LIBRARY_PATH": ":/mine:"}, None)["LD_LIBRARY_PATH"] == f"{tmp_path}::/mine:"
+    assert run_variables(engine, None, {"LD_LIBRARY_PATH": ""}, None)["LD_LIBRARY_PATH"] == str(tmp_path)
+
+
 def test_hipblaslt_with_a_folder_for_each_target(tmp_path: Path) -> None:
     (tmp_path / "lib/hipblaslt/library/gfx1201").mkdir(parents=True)
     config = RuntimeConfig(hip_root=str(tmp_path), gpu=ConfigGpu(arch="gfx1201"))

@@ -267,7 +267,9 @@ def test_kept_scans(tmp_path: Path) -> None:
     machine = scanned("linux-radeon-vii", tmp_path / "machine")
     keep(root, "scan", machine)
     assert known_machine(root) == machine
-    for content in (b"{", b'{"platform": "plan9"}', b"\xff", encode(machine).replace(b"gfx906", b"../..906")):
+    escape = encode(machine).replace(b'"problems": []', b'"problems": ["\\u001b]0;evil"]')
+    assert escape != encode(machine)
+    for content in (b"{", escape, b'{"platform": "plan9"}', b"\xff", encode(machine).replace(b"gfx906", b"../..906")):
         (root.results / "scan.json").write_bytes(content)
         with pytest.raises(StackError) as caught:
             read_machine(root.results / "scan.json")

@@ -57,8 +57,8 @@ def zluda_in_place(root: Root, platform: str | None = None) -> EngineInPlace:
 
 
 def prepended(folders: list[str], value: str | None, separator: str) -> str:
-    """Folders in front of a list of folders, each once."""
-    rest = [entry for entry in (value or "").split(separator) if entry and entry not in folders] if value else []
+    """Folders in front of a list of folders, each once. Empty entries stay: for the loader they mean the current folder."""
+    rest = [entry for entry in value.split(separator) if entry not in folders] if value else []
     return separator.join([*folders, *rest])
 
 

@@ -9,7 +9,7 @@ from typing import cast
 from cuttle.abi.amd_libraries import HIP
 from cuttle.device.hip.find_library import Place, candidates
 from cuttle.device.hip.math_libraries import look_at_all
-from cuttle.stack.machine import HipRuntime, LibraryState, MathLibrary, label, version_text
+from cuttle.stack.machine import HipRuntime, LibraryState, MathLibrary, label, sentence, version_text
 
 
 def hip_runtimes(place: Place) -> list[HipRuntime]:
@@ -41,7 +41,7 @@ def libraries_for(place: Place, runtimes: list[HipRuntime], targets: tuple[str, 
 
 
 def _without_paths(text: str) -> str:
-    return re.sub(r"(?:[A-Za-z]:)?[/\\][^\s:,;]*[/\\][^\s:,;]*", "(path)", text)
+    return sentence(re.sub(r"(?:[A-Za-z]:)?[/\\][^\s:,;]*[/\\][^\s:,;]*", "(path)", text))
 
 
 def hip_root(place: Place) -> str:

@@ -27,7 +27,7 @@ MOST_RECORD_BYTES = 64 << 20
 Step = Callable[[str], None]
 
 RelativePath = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-FolderName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][A-Za-z0-9.+_-]{0,80}$")]
+FolderName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][A-Za-z0-9.+_-]{0,80}$(?!\n)")]
 
 
 class InstalledFile(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class InstalledFile(msgspec.Struct, frozen=True):
 
     path: RelativePath
     size_bytes: int
-    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,13 +23,12 @@ def exit_code_of(error: StackError) -> int:
 
 def find_program(name: str, environment: Mapping[str, str]) -> Path:
     """The file of a program: a path, or a name on PATH. Raises STK-0601."""
-    if os.sep in name or (os.altsep and os.altsep in name):
-        if Path(name).is_file():
-            return Path(os.path.abspath(name))
-    else:
-        found = shutil.which(name, path=environment.get("PATH", os.defpath))
-        if found:
-            return Path(os.path.abspath(found))
+    if (os.sep in name or (os.altsep and os.altsep in name)) and Path(name).is_file():
+        return Path(os.path.abspath(name))
+    # Also for paths: on Windows `which` tries the extensions of programs.
+    found = shutil.which(name, path=environment.get("PATH", os.defpath))
+    if found:
+        return Path(os.path.abspath(found))
     raise StackError("STK-0601", f"{name}: no such program")
 
 

@@ -12,9 +12,12 @@ from cuttle.errors import StackError
 SCHEMA = 1
 
 # What hardware and drivers call themselves: printable, short, no separators of paths.
-Label = Annotated[str, msgspec.Meta(max_length=96, pattern=r"^[\x20-\x2e\x30-\x5b\x5d-\x7e]*$")]
-VersionText = Annotated[str, msgspec.Meta(max_length=48, pattern=r"^[0-9A-Za-z._+-]*$")]
-Target = Annotated[str, msgspec.Meta(pattern=r"^(gfx[0-9]{1,3}[0-9a-f]{2})?$")]
+Label = Annotated[str, msgspec.Meta(max_length=96, pattern=r"^[\x20-\x2e\x30-\x5b\x5d-\x7e]*$(?!\n)")]
+VersionText = Annotated[str, msgspec.Meta(max_length=48, pattern=r"^[0-9A-Za-z._+-]*$(?!\n)")]
+Target = Annotated[str, msgspec.Meta(pattern=r"^(gfx[0-9]{1,3}[0-9a-f]{2})?$(?!\n)")]
+
+# Texts for people: one line, nothing that a terminal would act on.
+Sentence = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$(?!\n)")]
 
 State = Literal["verified on hardware", "emulated", "unverified candidate", "not supported"]
 Detection = Literal["kfd", "pci", "hipInfo", "wmi", "registry"]
@@ -26,7 +29,7 @@ class Support(msgspec.Struct, frozen=True):
     """What is known of a GPU under an engine. `evidence`: the report and its date, or why."""
 
     state: State
-    evidence: str
+    evidence: Sentence
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +68,7 @@ class MathLibrary(msgspec.Struct, frozen=True):
     name: Label
     state: LibraryState
     version: VersionText
-    problem: str
+    problem: Sentence
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +82,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     hip: list[HipRuntime]
     math_libraries: list[MathLibrary]
     kfd: KfdState
-    problems: list[str]
+    problems: list[Sentence]
 
 
 def label(text: str) -> str:
     """A name as it may stand in a `Machine`: one line, printable ASCII, no path separators, trademark signs gone."""
     text = text.replace("(TM)", "").replace("(R)", "").replace("(tm)", "").replace("\u2122", "").replace("\u00ae", "")
     return re.sub(r"\s+", " ", re.sub(r"[^\x20-\x7e]|[/\\]", " ", text)).strip()[:96]
+
+
+def sentence(text: str) -> str:
+    """A text as it may stand in a `Machine` for people."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", "?", text)[:500]
 
 
 def version_text(text: str) -> str:

@@ -23,10 +23,11 @@ MOST_MANIFEST_BYTES = 1 << 20
 # Of assets whose size nobody published.
 MOST_DOWNLOAD_BYTES = 4 << 30
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
-Version = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,47}$")]
-FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,127}$")]
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+# `$` alone also matches in front of a newline at the end.
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,31}$(?!\n)")]
+Version = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,47}$(?!\n)")]
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,127}$(?!\n)")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 Platform = Literal["windows", "linux"]
 

@@ -12,7 +12,7 @@ from cuttle.device.hip.find_library import Place
 from cuttle.device.hip.kernel_driver import AMD_VENDOR, BadTopology, KfdGpu, access, kfd_gpus, read_small
 from cuttle.stack.gpu_lookup import generation, integrated, pci_gpu, product_name
 from cuttle.stack.hip_places import hip_runtimes, libraries_for
-from cuttle.stack.machine import Gpu, KfdState, Machine, label, version_text
+from cuttle.stack.machine import Gpu, KfdState, Machine, label, sentence, version_text
 
 MOST_PCI_DEVICES = 4096
 
@@ -90,7 +90,7 @@ def scan_linux(root: Path = Path("/"), environment: Mapping[str, str] | None = N
     """What the kernel says. Reads files only: no library is loaded, nothing is started."""
     nodes, problems = kfd_gpus(root / "sys/class/kfd/kfd/topology/nodes")
     # The place of a file is not told: it can hold anything in a container.
-    problems = [f"KFD node {re.sub(r'.*/nodes/', '', problem)}" for problem in problems]
+    problems = [sentence(f"KFD node {re.sub(r'.*/nodes/', '', problem)}") for problem in problems]
     devices = pci_devices(root)
     release = _text(root / "proc/sys/kernel/osrelease")
     module_version = version_text(_text(root / "sys/module/amdgpu/version")) or version_text(release)

@@ -27,7 +27,7 @@ TEMPORARY = ".cuttle-stage-new"
 SCHEMA = 1
 
 Step = Callable[[str], None]
-PlainName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
+PlainName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$(?!\n)")]
 
 
 class StagedFile(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class StagedFile(msgspec.Struct, frozen=True):
 
     name: PlainName
     size_bytes: int
-    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
 class StageRecord(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import msgspec
 from cuttle.abi.knobs import DEVICE
 from cuttle.abi.targets import BY_NAME
 from cuttle.errors import StackError
-from cuttle.stack.machine import Support, Target
+from cuttle.stack.machine import Support, Target, sentence
 
 VERIFIED_FOLDER = Path(__file__).parent / "verified"
 
@@ -56,7 +56,9 @@ def support(engine: str, target: str, folder: Path = VERIFIED_FOLDER) -> Support
     reports = verified_reports(folder)
     if (engine, target) in reports:
         name, report = reports[engine, target]
-        return Support("verified on hardware", f"{report.date}: {report.gpu}, {report.engine_version}, {name}")
+        return Support(
+            "verified on hardware", sentence(f"{report.date}: {report.gpu}, {report.engine_version}, {name}")
+        )
     row = BY_NAME.get(target)
     if not target:
         return Support("unverified candidate", "its target is not known")
