@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,18 @@ def test_redirects_in_a_circle(server: ReleaseServer, tmp_path: Path) -> None:
 def test_busy_servers_are_asked_again(server: ReleaseServer, tmp_path: Path) -> None:
     server.plan = [server.failing(503), server.failing(429)]
     assert get(server.asset(), tmp_path) == server.data
+
+
+def test_what_is_said_when_something_is_tried_again(
+    server: ReleaseServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    server.plan = [server.failing(503), server.truncated(200_000)]
+    fetch(server.asset(), tmp_path, patience=replace(PATIENCE, tell=said.append))
+    assert len(said) == 2
+    assert said[0].startswith("HTTP 503; next try in 0.")
+    assert said[1].endswith("; going on from there")
+    assert capfd.readouterr() == ("", ""), "the retry library itself says nothing"
 
 
 def test_missing_files_are_not(server: ReleaseServer, tmp_path: Path) -> None:

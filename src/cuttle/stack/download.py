@@ -38,15 +38,23 @@ class Abandon(Exception):
         self.error = error
 
 
+def say_nothing(text: str) -> None:
+    """For callers that nobody watches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to try. `tries` without progress for each address; seconds of the first and the longest pause; time-outs of the network."""
+    """How long to try. `tries` without progress for each address; seconds of the first and the longest pause; time-outs of the network.
+
+    `tell` is called with a sentence when something failed and is tried again.
+    """
 
     tries: int = 5
     first_pause: float = 0.5
     longest_pause: float = 20.0
     connect_seconds: float = 15.0
     read_seconds: float = 30.0
+    tell: Callable[[str], None] = say_nothing
 
 
 class PartRecord(msgspec.Struct):
@@ -153,6 +161,10 @@ def _fetch_from(url: str, asset: Asset, path: Path, progress: Progress, patience
         import stamina
     except ImportError as error:
         raise StackError("STK-0105", f"the package {error.name} is missing") from None
+    # The library's own way to report retries; without hooks it logs them.
+    stamina.instrumentation.set_on_retry_hooks(
+        [lambda details: patience.tell(f"{details.caused_by}; next try in {details.wait_for:.1f} s")]
+    )
     timeout = httpx2.Timeout(patience.read_seconds, connect=patience.connect_seconds)
     resumed = _part(path).exists()
     with httpx2.Client(timeout=timeout, follow_redirects=False, headers={"Accept-Encoding": "identity"}) as client:
@@ -174,6 +186,7 @@ def _fetch_from(url: str, asset: Asset, path: Path, progress: Progress, patience
                         except httpx2.TransportError as error:
                             if _size(_part(path)) < before + PROGRESS_BYTES:
                                 raise Retryable(f"{type(error).__name__}: {error}") from None
+                            patience.tell(f"{type(error).__name__}: {error}; going on from there")
                             resumed = True
                         except httpx2.HTTPError as error:
                             raise Abandon(StackError("STK-0201", f"{url}: {type(error).__name__}: {error}")) from None

@@ -15,6 +15,7 @@ from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, Block, Remark, Result, Table, Text
 from cuttle.cli.stack import channel_options, engine_option, gpu_option, pairs, root_option
 from cuttle.cli.stack.check import libraries_table, problems_of, try_libraries
+from cuttle.stack.download import Patience
 from cuttle.stack.install import Progress, default_root, silent
 from cuttle.stack.journal import Root
 from cuttle.stack.manifest import load
@@ -23,10 +24,10 @@ from cuttle.stack.setup import install_all
 
 
 @contextlib.contextmanager
-def progress_bars(style: Style) -> Iterator[Progress]:
-    """Bars on a terminal, a line a step elsewhere, nothing with --json or --quiet."""
+def progress_bars(style: Style) -> Iterator[tuple[Progress, Patience]]:
+    """Bars on a terminal, a line a step elsewhere, nothing with --json or --quiet; and what is said when something is tried again."""
     if style.json or style.quiet:
-        yield silent
+        yield silent, Patience()
         return
     if not sys.stderr.isatty():
         said: set[str] = set()
@@ -36,11 +37,12 @@ def progress_bars(style: Style) -> Iterator[Progress]:
                 said.add(what)
                 sys.stderr.write(f"{what}\n")
 
-        yield say
+        yield say, Patience(tell=lambda text: print(f"note: {text}", file=sys.stderr))
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
+    from rich.text import Text as RichText
 
     columns = (
         TextColumn("{task.description}"),
@@ -57,7 +59,7 @@ def progress_bars(style: Style) -> Iterator[Progress]:
                 tasks[what] = bars.add_task(what, total=total)
             bars.update(tasks[what], completed=done, total=total)
 
-        yield show  # fmt: skip
+        yield show, Patience(tell=lambda text: bars.console.print(RichText(f"note: {text}")))
 
 
 @verb("stack install")
@@ -94,9 +96,9 @@ def command(
     root = Root(root_path or default_root())
     machine = scan()
     at_hand = {name: Path(file) for name, file in pairs(files, "--file").items()}
-    with progress_bars(style) as progress:
+    with progress_bars(style) as (progress, patience):
         result = install_all(
-            root, manifest, engine or "zluda", machine, libtorch, force, mirrors, progress, gpu_index, at_hand=at_hand
+            root, manifest, engine or "zluda", machine, libtorch, force, mirrors, progress, gpu_index, patience, at_hand
         )
     keep(root, "scan", machine)
     problems = []
