@@ -120,6 +120,7 @@ def test_variables_of_zluda(cuttle, zluda: Root) -> None:
     assert environment["HIP_VISIBLE_DEVICES"] == "1"
     assert environment["ROCBLAS_TENSILE_LIBPATH"] == "/opt/rocm/lib/rocblas/library"
     assert environment["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] == "1"
+    assert environment["TORCH_CUDNN_V8_API_DISABLED"] == "1"
 
 
 def test_what_the_user_has_set_stays(cuttle, zluda: Root) -> None:

@@ -21,7 +21,7 @@ DEFAULT_SECONDS = 60.0
 
 State = Literal["correct", "wrong answer", "refused", "failed", "crashed", "timed out", "absent"]
 StepName = Literal["", "found", "loads", "handle", "answer"]
-Grade = Literal["absent", "detected", "loads", "refuses safely", "correct", "fast"]
+Grade = Literal["absent", "detected", "loads", "refuses safely", "correct"]
 
 # States that need somebody's attention. What an engine does not have at all, or refuses by itself, does not.
 BAD = ("wrong answer", "failed", "crashed", "timed out")

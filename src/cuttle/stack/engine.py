@@ -86,7 +86,7 @@ def run_variables(
 ) -> dict[str, str]:
     """The variables of a program on this engine that differ from `environment`; they are set for that program only.
 
-    ZLUDA's: ZLUDA_CC, HIP_PATH, the kernels of rocBLAS and hipBLASLt, HIP_VISIBLE_DEVICES for the configured GPU, and where the libraries are.
+    ZLUDA's: ZLUDA_CC, TORCH_CUDNN_V8_API_DISABLED, HIP_PATH, the kernels of rocBLAS and hipBLASLt, HIP_VISIBLE_DEVICES for the configured GPU, and where the libraries are.
     What the user has set himself stays, except for the lists of folders.
     """
     windows = engine.platform == "windows"
@@ -94,7 +94,8 @@ def run_variables(
     variables: dict[str, str] = dict(engine.variables)
     folders = [str(engine.folder)]
     if engine.name == "zluda":
-        defaults: dict[str, str] = {}
+        # As ZLUDA's launcher: PyTorch's newer way to cuDNN needs what ZLUDA does not have.
+        defaults = {"TORCH_CUDNN_V8_API_DISABLED": "1"}
         if config is not None:
             defaults["ZLUDA_CC"] = config.zluda_cc
             defaults["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] = config.torch_allow_tf32_cublas_override
