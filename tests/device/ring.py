@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -19,7 +20,9 @@ ARENA_BYTES = 256 << 20
 class Machine:
     """Shared memory and a device, as the device process has them."""
 
-    def __init__(self, workers: int = 2, timeout_ms: int = 0, device_class: type[CpuDevice] = CpuDevice) -> None:
+    def __init__(
+        self, workers: int = 2, timeout_ms: int = 0, device_class: Callable[..., CpuDevice] = CpuDevice
+    ) -> None:
         control, status, arena = (os.memfd_create(name) for name in ("control", "status", "arena"))
         os.ftruncate(control, wire.CONTROL_BYTES)
         os.ftruncate(status, wire.STATUS_BYTES)

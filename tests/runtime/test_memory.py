@@ -29,7 +29,7 @@ class Arena:
         self.shared.arena_base = wire.ARENA_BASE
         self.shared.open_arena(1 << 30)
         self.position = 0
-        self.memory = DeviceMemory(self.shared, budget, lambda: self.position)
+        self.memory = DeviceMemory(self.shared, budget, lambda: self.position, lambda address, size: None)
 
     def resident(self) -> int:
         return os.fstat(self.descriptors[2]).st_blocks * 512

@@ -317,8 +317,8 @@ ERRORS: tuple[ErrorRow, ...] = (
     ErrorRow(
         "DEV-0201",
         "HIP device not built yet",
-        "Cuttle finds AMD GPUs and makes code for them, but running kernels on them through HIP is not built yet.",
-        "Use CUTTLE_DEVICE=cpu, or an emulated AMD GPU: CUTTLE_DEVICE=rdna:gfx1100. `cuttle doctor -v hip` shows your GPU.",
+        "An older version of Cuttle found AMD GPUs but did not run kernels on them. This version does.",
+        "Update Cuttle.",
     ),
     ErrorRow(
         "DEV-0202",
@@ -345,6 +345,13 @@ ERRORS: tuple[ErrorRow, ...] = (
         "AMD library unusable",
         "A math library of AMD's is missing, damaged, linked to another major version of HIP, or has no kernels for this GPU.",
         "`cuttle doctor -v amd_libraries` lists them.",
+    ),
+    ErrorRow(
+        "DEV-0207",
+        "no memory at the program's addresses",
+        "Kernels hold addresses of the program's device memory, so the GPU's memory must lie at the same ones. This HIP library cannot do that "
+        "(virtual memory management is missing or does not take the address).",
+        "HIP 6 or later on Linux should; CUTTLE_HIP_LIBRARY chooses another library. CUTTLE_DEVICE=cpu works everywhere.",
     ),
     # -- sweeps -------------------------------------------------------------------------------------------------
     ErrorRow(

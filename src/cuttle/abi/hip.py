@@ -59,7 +59,7 @@ FUNCTIONS: tuple[HipFunction, ...] = (
     _row("hipGetDevicePropertiesR0600", "host i32", since=6),
     _row("hipDeviceSynchronize"),
     _row("hipDeviceReset"),
-    _row("hipDeviceSetLimit", "i32 size", everywhere=False),
+    _row("hipDeviceSetLimit", "i32 size", since=6),
     _row("hipDeviceCanAccessPeer", "*i32 i32 i32"),
     _row("hipDevicePrimaryCtxRetain", "*handle i32"),
     _row("hipDevicePrimaryCtxRelease", "i32"),
@@ -99,6 +99,15 @@ FUNCTIONS: tuple[HipFunction, ...] = (
     _row("hipMemsetD8Async", "device u8 size handle"),
     _row("hipMemsetD16Async", "device u16 size handle"),
     _row("hipMemsetD32Async", "device i32 size handle"),
+    # -- memory at chosen addresses
+    _row("hipMemAddressReserve", "*device size size device u64"),
+    _row("hipMemAddressFree", "device size"),
+    _row("hipMemGetAllocationGranularity", "*size host i32"),
+    _row("hipMemCreate", "*handle size host u64"),
+    _row("hipMemRelease", "handle"),
+    _row("hipMemMap", "device size size handle u64"),
+    _row("hipMemUnmap", "device size"),
+    _row("hipMemSetAccess", "device size host size"),
     # -- streams and events
     _row("hipStreamCreateWithFlags", "*handle u32"),
     _row("hipStreamCreateWithPriority", "*handle u32 i32"),
@@ -122,6 +131,23 @@ NOT_INITIALIZED = 3
 NO_DEVICE = 100
 INVALID_DEVICE = 101
 NOT_SUPPORTED = 801
+OUT_OF_MEMORY = 2
+INVALID_CONFIGURATION = 9
+INVALID_IMAGE = 200
+NO_BINARY_FOR_GPU = 209
+INVALID_HANDLE = 400
+NOT_FOUND = 500
+NOT_READY = 600
+ILLEGAL_ADDRESS = 700
+LAUNCH_TIME_OUT = 702
+ASSERT = 710
+LAUNCH_FAILURE = 719
+
+STREAM_NON_BLOCKING = 1
+EVENT_DISABLE_TIMING = 2
+LIMIT_STACK_SIZE = 0
+# Of `extra` in hipModuleLaunchKernel: HIP_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END (CUDA's are 1, 2, 0).
+LAUNCH_BUFFER_POINTER, LAUNCH_BUFFER_SIZE, LAUNCH_END = 1, 2, 3
 
 # hipError_t, the same numbers in HIP 5 and 6.
 ERRORS: dict[int, str] = {
@@ -211,6 +237,29 @@ PROPERTIES: dict[int, PropertiesLayout] = {
         "struct layout not verified (that of HIP 6, which the header of HIP 7.1 repeats, never run against the library)",
     ),
 }  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class AllocationLayout:
+    """hipMemAllocationProp (32 bytes) of one major version: offsets of its i32 fields. Handle types stay 0."""
+
+    major: int
+    type: int
+    location_type: int
+    location_id: int
+
+
+ALLOCATION_BYTES = 32
+ALLOCATION_PINNED, LOCATION_DEVICE, ACCESS_READ_WRITE = 1, 1, 3
+# Compiled from the headers of HIP 5.2.3 and 7.1; that of HIP 6 is taken to be HIP 7's. hipMemAccessDesc is i32 location type, i32
+# location id, i32 access in all of them.
+ALLOCATIONS: dict[int, AllocationLayout] = {
+    5: AllocationLayout(5, 16, 4, 8),
+    6: AllocationLayout(6, 0, 8, 12),
+    7: AllocationLayout(7, 0, 8, 12),
+}
+
+# Memory of the GPU is made in pieces of this size (what HIP asks for is a divisor: 4 KiB or 2 MiB).
+MIRROR_GRANULE_BYTES = 2 << 20
 
 VERSION_MAJOR_UNIT, VERSION_MINOR_UNIT = 10_000_000, 100_000
 

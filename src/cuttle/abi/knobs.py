@@ -20,7 +20,7 @@ class Knob:
     """One environment variable: its name, its kind, its default, and what it means.
 
     `kind`: `text`, `path`, `whole` (a whole number), `bytes` (a whole number with an optional suffix k, m, g, t), `seconds`,
-    `switch` (0 or 1), `version` (`8.0`), `choice` (one of `choices`).
+    `switch` (0 or 1), `version` (`8.0`), `choice` (one of `choices`; `name:N` stands for a name and any number).
     """
 
     __slots__ = ("choices", "default", "kind", "meaning", "name")
@@ -89,7 +89,9 @@ class Knob:
     def choice(self, environment: Mapping[str, str] | None = None) -> str:
         """One of the choices."""
         value = self.text(environment).strip()
-        if value not in self.choices:
+        head, colon, number = value.partition(":")
+        numbered = number.isascii() and number.isdigit() and f"{head}:N" in self.choices
+        if not numbered and (value not in self.choices or value.endswith(":N")):
             raise self._refuse(value, " or ".join(self.choices))
         return value
 
@@ -124,8 +126,10 @@ FAST_MATH = Knob(
 SPECIALISE = Knob("CUTTLE_SPECIALISE", "switch", "1", "0: kernels are compiled for any block shape, once")
 EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one beside the client library")
 DEVICE = Knob(
-    "CUTTLE_DEVICE", "choice", "cpu", "device to run on; rdna: an emulated AMD GPU (needs NumPy: `pip install cuttle[rdna]`)",
-    ("cpu", "rdna:gfx1100", "rdna:gfx1200"),
+    "CUTTLE_DEVICE", "choice", "cpu",
+    "device to run on; hip: the first AMD GPU that AMD's HIP library sees and Cuttle supports, hip:N: its GPU N; rdna: an emulated AMD GPU "
+    "(both need NumPy: `pip install cuttle[hip]`)",
+    ("cpu", "hip", "hip:N", "rdna:gfx1100", "rdna:gfx1200"),
 )  # fmt: skip
 HIP_LIBRARY = Knob("CUTTLE_HIP_LIBRARY", "path", "", "AMD's HIP library (libamdhip64.so.N, amdhip64_N.dll); empty: searched for")
 RDNA_SCHEDULE = Knob(

@@ -293,6 +293,7 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(21, "UNLOAD", (Field("image", "u32"), Field("pad", "u32"))),
     Record(22, "MARK", (), "does nothing but complete its stream's sequence number"),
+    Record(23, "COVER", (Field("address", "u64"), Field("bytes", "u64")), "kernels of later records may access this part of the arena"),
     Record(31, "SHUTDOWN", ()),
 )
 
@@ -309,4 +310,5 @@ FAULTS: tuple[tuple[int, str, int], ...] = (
     (8, "image failed to load", 300),
     (9, "index wrapped", 719),  # of an address, in an active lane; see docs/design/cpu_simt.md
     (10, "barrier deadlock", 719),
+    (11, "device memory ran out", 2),
 )

@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cuttle.abi.knobs import DEVICE
 from cuttle.cli import environment, probe
-from cuttle.device.hip.refusals import not_built
 from cuttle.errors import CuttleError
 
 
@@ -36,8 +34,6 @@ def require_client() -> None:
 
 def devices() -> dict[str, Any]:
     """The probe's report; raises if no device answered."""
-    if DEVICE.text().partition(":")[0] == "hip":
-        raise not_built(DEVICE.text())
     require_client()
     report = probe.ask(environment=client_environment())
     if report["error"]:

@@ -95,7 +95,10 @@ def command(style: Style, as_list: bool, query: str | None, form: str) -> Result
     columns = ("#", "name", "compute", "memory", "multiprocessors", "warp")
     blocks: list[Block] = [Table(columns, rows, frozenset({"memory", "multiprocessors", "warp"}))]
     if amd:
-        blocks += [Text("\nAMD GPUs, on which programs do not run yet (DEV-0201):"), amd_table(amd)]
+        blocks += [
+            Text("\nAMD GPUs (CUTTLE_DEVICE=hip; not verified on hardware: docs/reference/amd-support.md):"),
+            amd_table(amd),
+        ]
     if style.verbose:
         details = [("driver version", str(report["driver_version"])), ("library", report["library"])]
         for device in report["devices"]:

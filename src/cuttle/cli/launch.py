@@ -14,7 +14,7 @@ from cuttle.cli import environment
 
 FAILED, NOT_RUNNABLE, NOT_FOUND = 125, 126, 127
 
-DEVICES = ("cpu", "rdna:gfx1100", "rdna:gfx1200")
+DEVICES = ("cpu", "hip", "hip:N", "rdna:gfx1100", "rdna:gfx1200")
 
 FLAGS = {"--prefer-ours": "prefer-ours", "--trace": "CUTTLE_TRACE"}
 
@@ -35,7 +35,8 @@ Usage: cuttle run [OPTIONS] [--] PROGRAM [ARGUMENTS]...
   output, exit code and signals are passed through untouched.
 
 Options:
-  --device NAME               device to run on: cpu; rdna:gfx1100, rdna:gfx1200 (emulated AMD GPUs, slow)
+  --device NAME               device to run on: cpu; hip, hip:N (AMD GPUs); rdna:gfx1100, rdna:gfx1200
+                              (emulated AMD GPUs, slow)
   --threads N                 threads that run kernels (default: all cores)
   --memory SIZE               memory of the device, such as 4G (default: a part of the machine's)
   --compute-capability X.Y    what the device says it is (default: 8.0)
@@ -107,12 +108,7 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             position += 1
         if name != "--device":
             settings[KNOB_OPTIONS[name]] = checked(name, value)
-        elif value.partition(":")[0] == "hip":
-            from cuttle.device.hip.refusals import not_built
-
-            error = not_built(value)
-            raise Refusal(FAILED, error.code, error.message, error.hint)
-        elif value not in DEVICES:
+        elif value not in DEVICES and not (value.startswith("hip:") and value[4:].isascii() and value[4:].isdigit()):
             raise Refusal(FAILED, "CLI-0104", f"there is no device {value}", f"Devices: {', '.join(DEVICES)}.")
         else:
             settings["CUTTLE_DEVICE"] = value

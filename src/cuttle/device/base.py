@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 else:
     Protocol = object  # `typing` costs 5 ms of the device process's 30 ms to readiness
 
@@ -37,6 +37,12 @@ class Device(Protocol):
     # Asked while `submit` waits for room: true ends the wait with DeviceLost.
     interrupted: Callable[[], bool]
 
+    # How code is made for it: options of `lower/amdgpu` (`target`, ...), empty for the CPU.
+    code_options: dict[str, Any]
+    # What programs see as its name; empty for the CPU. And its own memory in bytes, 0 if it uses the machine's.
+    title: str
+    memory_bytes: int
+
     @property
     def running(self) -> bool:
         """Whether it is ready for jobs."""
@@ -46,6 +52,9 @@ class Device(Protocol):
 
     def set_limits(self, heap_base: int, heap_bytes: int, local_bytes: int) -> None:
         """Where device malloc takes its memory from, and the local memory (stack) a thread may take."""
+
+    def cover(self, address: int, size: int) -> None:
+        """Jobs submitted from now on may access this part of the arena. It stays so."""
 
     def submit(self, record: bytes | memoryview, slots: int) -> None:
         """Queues one job; waits for room if there is none. Raises DeviceLost."""

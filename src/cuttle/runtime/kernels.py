@@ -138,10 +138,9 @@ class KernelStore:
         if self._options["plain"]:
             # One image for any block shape and size, and nothing to optimise.
             self._tiers, self._specialise = "fast", False
-        chosen = knobs.DEVICE.choice()
-        if chosen != "cpu":
+        if device.code_options:
             # One tier, and no choices of the CPU's code.
-            self._options = {"target": chosen.partition(":")[2], "exact_nan": knobs.EXACT_NAN.switch()}
+            self._options = {**device.code_options, "exact_nan": knobs.EXACT_NAN.switch()}
             self._tiers = "optimised"
 
     # Kernels

@@ -46,13 +46,16 @@ class Allocation:
 
 
 class DeviceMemory:
-    """The arena's allocator. `finished` tells how far the executor has got in the job ring."""
+    """The arena's allocator. `finished` tells how far the executor has got in the job ring; `cover` tells the device what is in use."""
 
-    def __init__(self, shared: SharedMemory, budget: int, finished: Callable[[], int]) -> None:
+    def __init__(
+        self, shared: SharedMemory, budget: int, finished: Callable[[], int], cover: Callable[[int, int], None]
+    ) -> None:
         self.budget = budget
         self.used = 0
         self._shared = shared
         self._finished = finished
+        self._cover = cover
         self._free = FreeRanges()
         # Address 0 of the arena stays unused, so that a null pointer plus a small offset never meets an allocation.
         self._free.add(shared.arena_base + PAGE, shared.arena_bytes - PAGE)
@@ -86,6 +89,7 @@ class DeviceMemory:
         if address is None:
             raise CudaError(results.OUT_OF_MEMORY, f"no range of {reserved} bytes is free")
         self._forget_idle(address, reserved)
+        self._cover(address, reserved)
         self._identifier += 1
         allocation = Allocation(address, size, reserved, kind, context, flags, self._identifier, pool)
         self._allocations[address] = allocation
@@ -168,6 +172,7 @@ class DeviceMemory:
 
     def enter(self, address: int, size: int, kind: int, context: int) -> Allocation:
         """Makes reserved addresses an allocation that `find` finds; the budget has been charged."""
+        self._cover(address, size)
         self._identifier += 1
         allocation = Allocation(address, size, size, kind, context, 0, self._identifier, 0)
         self._allocations[address] = allocation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 from _thread import start_new_thread
+from collections.abc import Callable
 from errno import EFBIG
 from importlib import import_module
 from select import POLLRDHUP, poll
@@ -53,12 +54,19 @@ def attribute_values(workers: int, capability: tuple[int, int]) -> dict[int, int
     return values
 
 
-def device_class(name: str) -> type[CpuDevice]:
-    """The device that CUTTLE_DEVICE names. Other devices are imported only when they are asked for."""
+def device_maker(name: str) -> Callable[[SharedMemory, int, int], CpuDevice]:
+    """What makes the device that CUTTLE_DEVICE names. Other devices are imported only when they are asked for.
+
+    Raises CuttleError if there is no such device here."""
     if name == "cpu":
         return CpuDevice
-    found: type[CpuDevice] = import_module("cuttle.device.rdna.device").RdnaDevice
-    return found
+    kind, _, which = name.partition(":")
+    make: Callable[[SharedMemory, int, int], CpuDevice]
+    if kind == "hip":
+        make = import_module("cuttle.device.hip.device").choose(which)
+    else:
+        make = import_module("functools").partial(import_module("cuttle.device.rdna.device").RdnaDevice, target=which)
+    return make
 
 
 def _write_control(shared: SharedMemory, session: Session, attributes: dict[int, int]) -> None:
@@ -71,11 +79,7 @@ def _write_control(shared: SharedMemory, session: Session, attributes: dict[int,
     # The same on every start: programs compare it, and the CUDA runtime hashes it.
     uuid = b"Cuttle CPU dev 0"
     control.bytes[wire.CONTROL_UUID_AT : wire.CONTROL_UUID_AT + 16] = uuid
-    chosen = knobs.DEVICE.choice()
-    if chosen == "cpu":
-        name = f"Cuttle CPU ({workers} thread{'s' * (workers > 1)})".encode()
-    else:
-        name = f"Cuttle emulated AMD {chosen.partition(':')[2]}".encode()
+    name = (session.device.title or f"Cuttle CPU ({workers} thread{'s' * (workers > 1)})").encode()[:250]
     control.bytes[wire.CONTROL_DEVICE_NAME_AT : wire.CONTROL_DEVICE_NAME_AT + len(name)] = name
     control.u32[wire.CONTROL_COMPUTE_MAJOR_AT // 4], control.u32[wire.CONTROL_COMPUTE_MINOR_AT // 4] = capability
     for number, value in attributes.items():
@@ -167,13 +171,13 @@ def main(arguments: list[str]) -> int:
         knobs.DRIVER_VERSION.version()  # the client reads it, and says nothing about a bad value
         budget = choose_budget(knobs.MEMORY.whole())
         timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
-        chosen = knobs.DEVICE.text()
-        if chosen.partition(":")[0] == "hip":
-            error_text = import_module("cuttle.device.hip.refusals").not_built(chosen).render()
-            return _refuse(shared, socket, results.NOT_SUPPORTED, error_text)
-        make_device = device_class(knobs.DEVICE.choice())
+        make_device = device_maker(knobs.DEVICE.choice())
     except knobs.KnobError as error:
         return _refuse(shared, socket, results.INVALID_VALUE, str(error))
+    except Exception as error:
+        if not hasattr(error, "render"):
+            raise
+        return _refuse(shared, socket, results.NO_DEVICE, error.render())
     try:
         try:
             budget = _open_arena(shared, budget)
@@ -189,7 +193,9 @@ def main(arguments: list[str]) -> int:
         reason = f"device memory cannot be made: {error.strerror}\n  hint: look at `ulimit -a`: limits on file size and memory"
         return _refuse(shared, socket, results.OUT_OF_MEMORY, reason)
     attributes = attribute_values(workers, capability)
-    if make_device is not CpuDevice:
+    if device.memory_bytes:
+        budget = min(budget, device.memory_bytes)
+    if device.code_options:
         attributes[_SHARED_OPTIN] = attributes[_SHARED_PER_MULTIPROCESSOR] = _LDS_BYTES
     session = Session(shared, device, budget, capability, workers, attributes[_SHARED_OPTIN])
     # The libraries are above the runtime in the house: they are found by name.

@@ -52,7 +52,7 @@ class Session:
         self.capability = capability
         self.worker_count = workers
         self.shared_optin = shared_optin  # bytes of shared memory that a block can have
-        self.memory = DeviceMemory(shared, budget, device.finished)
+        self.memory = DeviceMemory(shared, budget, device.finished, device.cover)
         self.pools = Pools(self.memory)
         self.sticky = 0
         # Of the request that is being served.

@@ -31,12 +31,29 @@ def build(source: Path, output: Path, *flags: str) -> Path:
     return output
 
 
+C_TYPES = {"i32": "int", "u32": "unsigned", "u8": "unsigned char", "u16": "unsigned short"}
+
+
+def forwarder(row: hip.HipFunction) -> str:
+    """C of a function that hands its arguments to `fake_hip.c`'s `forward`, as 64-bit words."""
+    types = [
+        C_TYPES.get(kind, "void *" if kind in ("handle", "host", "text", "function") or kind[0] == "*" else "word")
+        for kind in row.arguments
+    ]
+    declared = ", ".join(f"{kind} a{n}" for n, kind in enumerate(types)) or "void"
+    words = ", ".join(f"(word)(size_t)a{n}" if kind.endswith("*") else f"(word)a{n}" for n, kind in enumerate(types))
+    return (
+        f"EXPORT int {row.name}({declared}) {{ const word words[] = {{ {words or 0} }}; "
+        f'return forward("{row.name}", {len(types)}, words); }}\n'
+    )
+
+
 def fake_hip(folder: Path, major: int, without: str = "") -> Path:
     """`libamdhip64.so.MAJOR` in the folder; `without` leaves out one function."""
     names = [row.name for row in hip.FUNCTIONS if row.exists_in(major) and row.name not in WRITTEN | {without}]
     headers = folder / f"headers{major}"
     headers.mkdir(parents=True, exist_ok=True)
-    (headers / "others.h").write_text("".join(f"OTHER({name})\n" for name in names))
+    (headers / "others.h").write_text("".join(forwarder(row) for row in hip.FUNCTIONS if row.name in names))
     name = f"libamdhip64.so.{major}"
     flags = (f"-DMAJOR={major}", f"-I{headers}", f"-Wl,-soname,{name}")
     return build(HERE / "fake_hip.c", folder / name, *flags)

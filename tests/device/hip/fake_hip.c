@@ -6,6 +6,7 @@
  *   FAKE_HIP_OVERLONG     bytes that the properties call writes behind its struct
  *   FAKE_HIP_WARP         the wave size that it reports
  *   FAKE_HIP_BEHAVIOUR    "crash" or "print", in hipInit
+ *   FAKE_HIP_EMULATOR     see the end of this file
  * The struct layouts are written down here a second time, from the public headers. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,31 @@ EXPORT int hipGetDevicePropertiesR0600(unsigned char *out, int device) {
 }
 #endif
 
-/* All other functions of the table, in a file that the tests write: not supported. */
-#define OTHER(name) EXPORT int name(void) { return NOT_SUPPORTED; }
+/* All other functions of the table, in a file that the tests write. With FAKE_HIP_EMULATOR (folders for sys.path, separated by colons) they are
+ * executed by tests/device/hip/fake_runtime.py in the Python that loaded this library; without it nothing is supported. */
+typedef long long word;
+extern int PyGILState_Ensure(void) __attribute__((weak));
+extern void PyGILState_Release(int) __attribute__((weak));
+extern int PyRun_SimpleString(const char *) __attribute__((weak));
+extern void *PyImport_ImportModule(const char *) __attribute__((weak));
+extern void *PyObject_CallMethod(void *, const char *, const char *, ...) __attribute__((weak));
+extern long PyLong_AsLong(void *) __attribute__((weak));
+extern void PyErr_Print(void) __attribute__((weak));
+extern void Py_DecRef(void *) __attribute__((weak));
+
+static int forward(const char *name, int count, const word *arguments) {
+    if (!getenv("FAKE_HIP_EMULATOR") || !PyGILState_Ensure) return NOT_SUPPORTED;
+    if (!started) return NOT_INITIALIZED;
+    int state = PyGILState_Ensure(), result = 999;
+    PyRun_SimpleString("import os, sys\nsys.path.extend(p for p in os.environ['FAKE_HIP_EMULATOR'].split(':') if p not in sys.path)\n");
+    void *module = PyImport_ImportModule("tests.device.hip.fake_runtime");
+    void *answer = module ? PyObject_CallMethod(module, "call", "isiL", MAJOR, name, count, (word)(size_t)arguments) : 0;
+    if (answer) result = (int)PyLong_AsLong(answer);
+    else PyErr_Print();
+    if (answer) Py_DecRef(answer);
+    if (module) Py_DecRef(module);
+    PyGILState_Release(state);
+    return result;
+}
+
 #include "others.h"

@@ -277,6 +277,15 @@ def test_layout_and_attributes_as_in_debians_header(tmp_path: Path) -> None:
     checks = [f"sizeof(hipDeviceProp_t) == {layout.size}"]
     checks += [f"offsetof(hipDeviceProp_t, {name}) == {at}" for name, (at, _) in layout.fields.items()]
     checks += [f"hipDeviceAttribute{names[key]} == {number}" for key, number in hip.ATTRIBUTES.items()]
+    allocation = hip.ALLOCATIONS[5]
+    checks += [
+        f"sizeof(hipMemAllocationProp) == {hip.ALLOCATION_BYTES}",
+        f"offsetof(hipMemAllocationProp, type) == {allocation.type}",
+        f"offsetof(hipMemAllocationProp, location) == {allocation.location_type}",
+        f"offsetof(hipMemAllocationProp, location) + offsetof(hipMemLocation, id) == {allocation.location_id}",
+        f"hipMemAllocationTypePinned == {hip.ALLOCATION_PINNED}", f"hipMemLocationTypeDevice == {hip.LOCATION_DEVICE}",
+        f"hipMemAccessFlagsProtReadWrite == {hip.ACCESS_READ_WRITE}", "sizeof(hipMemAccessDesc) == 12",
+    ]  # fmt: skip
     source = tmp_path / "layout.c"
     lines = ["#define __HIP_PLATFORM_AMD__", "#include <stddef.h>", "#include <hip/hip_runtime_api.h>"]
     source.write_text("\n".join(lines + [f'_Static_assert({check}, "{check}");' for check in checks]) + "\n")

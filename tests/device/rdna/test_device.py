@@ -10,8 +10,8 @@ from struct import pack, unpack
 import pytest
 
 from cuttle.device.base import DeviceLost
+from cuttle.device.device_output import format_text
 from cuttle.device.rdna.device import RdnaDevice
-from cuttle.device.rdna.device_output import format_text
 from cuttle.lower.amdgpu.compile_kernel import compile_kernel
 from cuttle.lower.amdgpu.options import AmdgpuOptions
 from cuttle.lower.cpu.image_file import pack_image

@@ -82,7 +82,7 @@ def check_hip(context: Context) -> Finding:
     refused = [gpu for gpu in chosen["devices"] if not gpu["supported"]]
     if refused and len(refused) == len(chosen["devices"]):
         return Finding(WARNING, f"{text}; {refused[0]['error']['message']}", refused[0]["error"]["hint"], details)
-    return Finding(OK, f"{text} (kernels do not run on it yet: DEV-0201)", details=details)
+    return Finding(OK, f"{text} (CUTTLE_DEVICE=hip)", details=details)
 
 
 def hip_lines(report: dict[str, Any]) -> list[str]:

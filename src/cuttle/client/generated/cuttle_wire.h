@@ -63,6 +63,7 @@ enum cuttle_record_kind {
     CUTTLE_RECORD_LOAD = 20,
     CUTTLE_RECORD_UNLOAD = 21,
     CUTTLE_RECORD_MARK = 22,
+    CUTTLE_RECORD_COVER = 23,
     CUTTLE_RECORD_SHUTDOWN = 31,
 };
 
@@ -78,6 +79,7 @@ enum cuttle_fault {
     CUTTLE_FAULT_IMAGE_FAILED_TO_LOAD = 8,
     CUTTLE_FAULT_INDEX_WRAPPED = 9,
     CUTTLE_FAULT_BARRIER_DEADLOCK = 10,
+    CUTTLE_FAULT_DEVICE_MEMORY_RAN_OUT = 11,
 };
 
 enum cuttle_stop {
@@ -283,6 +285,7 @@ static inline int32_t cuttle_fault_result(uint32_t fault) {
     case 8: return 300;
     case 9: return 719;
     case 10: return 719;
+    case 11: return 2;
     default: return 719;
     }
 }
@@ -300,6 +303,7 @@ static inline const char *cuttle_fault_name(uint32_t fault) {
     case 8: return "image failed to load";
     case 9: return "index wrapped";
     case 10: return "barrier deadlock";
+    case 11: return "device memory ran out";
     default: return "unknown fault";
     }
 }
@@ -979,6 +983,23 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_mark, kind) == 0, "cuttle_record_mar
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_mark, slots) == 2, "cuttle_record_mark.slots");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_mark, stream) == 4, "cuttle_record_mark.stream");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_mark, sequence) == 8, "cuttle_record_mark.sequence");
+
+/* kernels of later records may access this part of the arena */
+typedef struct cuttle_record_cover {
+    uint16_t kind;
+    uint16_t slots;
+    uint32_t stream; /* stream slot */
+    uint64_t sequence; /* the stream's sequence number */
+    uint64_t address;
+    uint64_t bytes;
+} cuttle_record_cover;
+CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_cover) == 32, "cuttle_record_cover: size");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, kind) == 0, "cuttle_record_cover.kind");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, slots) == 2, "cuttle_record_cover.slots");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, stream) == 4, "cuttle_record_cover.stream");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, sequence) == 8, "cuttle_record_cover.sequence");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, address) == 16, "cuttle_record_cover.address");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, bytes) == 24, "cuttle_record_cover.bytes");
 
 typedef struct cuttle_record_shutdown {
     uint16_t kind;

@@ -13,6 +13,10 @@ from cuttle.abi import wire_layout as wire
 from cuttle.device.base import DeviceLost, Fault
 from cuttle.device.shared import SharedMemory, SharedWords
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _MASK = wire.JOB_SLOTS - 1
 _HEAD = wire.JOBS_HEAD_AT // 8
 _TAIL = wire.JOBS_TAIL_AT // 8
@@ -58,6 +62,9 @@ class CpuDevice:
 
     def __init__(self, shared: SharedMemory, workers: int, timeout_ms: int) -> None:
         self.position = 0
+        self.code_options: dict[str, Any] = {}
+        self.title = ""
+        self.memory_bytes = 0
         self.heap_base = 0
         self.heap_bytes = 0
         self.local_limit_bytes = 1024
@@ -149,6 +156,9 @@ class CpuDevice:
         self._next_image = 0
         self._free_images.clear()
         self._shared.status.u32[wire.STATUS_EXECUTOR_PID_AT // 4] = 0
+
+    def cover(self, address: int, size: int) -> None:
+        """It uses the arena itself."""
 
     # Jobs
 

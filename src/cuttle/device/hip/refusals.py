@@ -19,8 +19,3 @@ class NoAmdDevice(DeviceError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__("DEV-0202", message, hint=NO_DEVICE_HINTS[reason])
         self.reason = reason
-
-
-def not_built(name: str) -> DeviceError:
-    """The answer to CUTTLE_DEVICE=hip."""
-    return DeviceError("DEV-0201", f"the device {name} cannot run kernels in this version of Cuttle")

@@ -155,6 +155,14 @@ def device_files(render_minors: list[int]) -> list[str]:
     return ["/dev/kfd", *(f"/dev/dri/renderD{minor}" for minor in render_minors if minor)]
 
 
+def no_hip(tried: list[dict[str, Any]]) -> DeviceError:
+    """The error of a machine on which no HIP with a GPU was found."""
+    problem = best_problem(tried, Place.here().windows)
+    if problem["reason"]:
+        return NoAmdDevice(problem["reason"], problem["message"])
+    return DeviceError(problem["code"], problem["message"], hint=problem["hint"])
+
+
 def best_problem(tried: list[dict[str, Any]], windows: bool) -> dict[str, str]:
     loaded = [report["problem"] for report in tried if report["version"]]
     every = loaded or [report["problem"] for report in tried]

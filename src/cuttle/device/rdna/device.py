@@ -8,10 +8,16 @@ from importlib.util import find_spec
 
 from cuttle.device.base import DeviceLost
 from cuttle.device.cpu.device import CpuDevice
+from cuttle.device.shared import SharedMemory
 
 
 class RdnaDevice(CpuDevice):
     """See `device/base.py` for the contract. Ring, process and faults are the CPU device's; what executes is not."""
+
+    def __init__(self, shared: SharedMemory, workers: int, timeout_ms: int, target: str = "gfx1100") -> None:
+        super().__init__(shared, workers, timeout_ms)
+        self.title = f"Cuttle emulated AMD {target}"
+        self.code_options = {"target": target}
 
     def start(self) -> None:
         if find_spec("numpy") is None:
