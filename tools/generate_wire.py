@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cuttle.abi import kernel_abi, requests, wire
+from cuttle.abi import kernel_abi, requests, texture, wire
 from cuttle.abi.wire import Field, Record, Struct
 
 C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "i32": "int32_t", "u64": "uint64_t"}
@@ -19,7 +19,7 @@ WIRE_CONSTANTS = (
     "HOST_CALLS_AT", "TEXT_AT", "STATUS_BYTES", "JOBS_PAGE_AT", "JOB_RING_AT", "JOB_SLOTS", "JOBS_BYTES",
 )  # fmt: skip
 WIRE_STRUCTS = (wire.CONTROL, wire.STATUS, wire.STREAM, wire.EVENT, wire.HOST_CALL, wire.JOBS, requests.TEXTURE_REQUEST)
-KERNEL_STRUCTS = (kernel_abi.LAUNCH, kernel_abi.BLOCK, kernel_abi.WARP)
+KERNEL_STRUCTS = (kernel_abi.LAUNCH, kernel_abi.BLOCK, kernel_abi.WARP, texture.LEVEL, texture.TEXTURE)
 READY_MAGIC = 0x43555454
 
 
@@ -104,6 +104,13 @@ def literal(value: int) -> str:
     return f"{value}u" if value < 1 << 16 else f"0x{value:x}" + ("u" if value < 1 << 32 else "ull")
 
 
+def texture_constants() -> Iterator[str]:
+    """What a texture's descriptor and the form of an access are made of."""
+    for name, value in vars(texture).items():
+        if name.startswith(("KIND_", "ADDRESS_", "FLAG_", "FORM_")):
+            yield f"#define CUTTLE_TEXTURE_{name} {literal(value)}"
+
+
 def wire_header() -> str:
     """`cuttle_wire.h`."""
     lines = [
@@ -145,6 +152,8 @@ def wire_header() -> str:
         *(f"    CUTTLE_SERVICE_{constant(name)} = {i}," for i, (name, _) in enumerate(kernel_abi.SERVICES)),
         f"    CUTTLE_SERVICE_COUNT = {len(kernel_abi.SERVICES)}",
         "};",
+        "",
+        *texture_constants(),
         "",
         *request_constants(),
         "static inline int32_t cuttle_fault_result(uint32_t fault) {",

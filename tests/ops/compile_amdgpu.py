@@ -5,6 +5,7 @@ Called as `python compile_amdgpu.py TARGET PART PARTS`; prints the number of for
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -70,13 +71,17 @@ def matrix_groups(spelling: str) -> dict[int, int]:
     return matrix_forms.operand_registers(form)
 
 
+# abi/ptx_isa/refused_on_amdgpu.py, TEXTURE_FORMS.
+ON_CPU_ALONE = re.compile(r"^(tex|tld4)\b.*\.(level|grad|cube|acube)\b")
+
+
 def chosen_forms() -> list[Form]:
     forms: list[Form] = []
     for row in OPCODES.values():
         if row.status in ("todo", "refuse") or row.family == "control":
             continue
         immediates = {3: 0xCA} if row.name == "lop3" else None
-        spellings = list(expand_all(row.syntax))
+        spellings = [text for text in expand_all(row.syntax) if not ON_CPU_ALONE.search(text)]
         if row.family in ("matrix", "wmma"):
             forms.extend(synthesise(text, groups=matrix_groups(text)) for text in spellings[::10])
             continue

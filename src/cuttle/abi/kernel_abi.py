@@ -106,6 +106,7 @@ SERVICES: tuple[tuple[str, str], ...] = (
     ("globaltimer", "returns nanoseconds"),
     ("nanosleep", "a: nanoseconds (a hint)"),
     ("clock", "returns a cycle counter"),
+    ("texture", "once for all lanes: a: columns of words, b: mask of the active lanes, c: words in a column, d: FORM_*"),
 )
 
 # Device functions without a body that the driver provides (CUDA programming guide, "formatted output", "assertion",

@@ -20,6 +20,27 @@ ADDRESS_WRAP, ADDRESS_CLAMP, ADDRESS_MIRROR, ADDRESS_BORDER = 0, 1, 2, 3
 FLAG_NORMALISED_COORDINATES = 1  # coordinates in [0, 1), else in texels
 FLAG_LINEAR = 2  # linear filtering, else the nearest texel
 FLAG_NORMALISED_READ = 4  # integers are read as floats in [0, 1] or [-1, 1]
+FLAG_LEVEL_LINEAR = 8  # neighbouring levels are blended, else the nearest one is read
+FLAG_SRGB = 16  # red, green and blue are decoded; the only channel of one, red alone of two
+FLAG_SEAMLESS = 32  # filtering of a cube map goes on behind the edges of its faces
+FLAG_BUFFER = 64  # linear memory: read by number alone, 0 behind its end
+FLAG_ANISOTROPIC = 128  # more than one sample may be asked for where gradients are given
+FLAG_STEEPNESS = 256 | 512  # levels are blended over a part of the way only: mask of 0 (all of it) to 3 (half of it)
+FLAG_STEEPNESS_SHIFT = 8
+
+LEVEL = Struct(
+    "cuttle_texture_level",
+    32,
+    (
+        Field("base", "u64", 1, "device address of texel (0, 0, 0)"),
+        Field("slice_bytes", "u64", 1, "distance of two depth slices, or of two layers or faces"),
+        Field("pitch_bytes", "u32", 1, "distance of two rows"),
+        Field("width", "u32", 1, "in texels"),
+        Field("height", "u32", 1, "in texels; 1 for one-dimensional ones"),
+        Field("depth", "u32", 1, "slices of a 3D one, layers or faces of an array of images, else 1"),
+    ),
+    "a level of a texture; the first one's numbers stand in the descriptor as well",
+)
 
 TEXTURE = Struct(
     "cuttle_texture",
@@ -39,17 +60,30 @@ TEXTURE = Struct(
             "address_modes", "u32", 3, "ADDRESS_* of x, y, z. Linear memory reads 0 outside: border with a zero border"
         ),
         Field("channel_order", "u32", 1, "what txq.channel_order answers"),
-        Field(
-            "border", "u32", 4, "border colour: bits of four floats, or four integers for unnormalised integer reads"
-        ),
+        Field("border", "u32", 4, "border colour, each channel with the bits that a texel would have"),
         Field("data_type", "u32", 1, "what txq.channel_data_type answers"),
-        Field("levels", "u32", 1, "mipmap levels; only level 0 is read"),
+        Field("levels", "u32", 1, "mipmap levels"),
         Field("samples", "u32"),
-        Field("pad", "u32", 5),
+        Field("level_bias", "i32", 1, "in 1/256 of a level, as the next two"),
+        Field("level_table", "u64", 1, "device address of a cuttle_texture_level for each level"),
+        Field("least_level", "i32"),
+        Field("most_level", "i32"),
         Field("sink", "u32", 4, "stores of lanes outside the surface land here"),
     ),
     "one per texture or surface object",
 )
+
+# An access as the service `texture` gets it: bits of its form, then columns of 32-bit words, one word for each lane.
+FORM_DIMENSIONS = 3  # mask: 1 to 3; 3 for cube maps, whose coordinates come divided by the largest
+FORM_LAYERED = 4
+FORM_CUBE = 8
+FORM_INTEGER = 16  # coordinates are texel numbers
+FORM_LEVEL = 32  # a level (of the type of the coordinates) follows the coordinates
+FORM_GRADIENTS = 64  # two gradients follow the coordinates
+FORM_OFFSETS = 128  # offsets follow, a byte for each axis in one word
+FORM_GATHER = 256  # one channel of four texels
+FORM_CHANNEL_SHIFT = 9  # the channel gathered, two bits
+FORM_HALF = 2048  # results are converted to f16, each in a word of its own
 
 
 def _offsets() -> dict[str, int]:

@@ -34,17 +34,39 @@ unsigned array_format_bytes(CUarray_format format) {
     }
 }
 
+/* Arrays whose memory is mapped later, page by page or as a whole. */
+#define UNMAPPED (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
+
 /* One level, as the device process has laid it out. */
 typedef struct level_layout {
     uint64_t address, width, height, depth, row_pitch, slice_pitch;
 } level_layout;
 
-static bool is_valid(const CUDA_ARRAY3D_DESCRIPTOR *d) {
+static bool within(uint64_t size, uint64_t most) {
+    return size <= most;
+}
+
+/* The largest extents, as the device attributes CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE... give them. */
+static bool fits(const CUDA_ARRAY3D_DESCRIPTOR *d, bool is_mipmap) {
+    if ((d->Flags & CUDA_ARRAY3D_CUBEMAP) != 0) return within(d->Width, 32768) && within(d->Depth, 2046);
+    if ((d->Flags & CUDA_ARRAY3D_LAYERED) != 0) return within(d->Width, 32768) && within(d->Height, 32768) && within(d->Depth, 2048);
+    if (d->Depth != 0) return within(d->Width, 16384) && within(d->Height, 16384) && within(d->Depth, 16384);
+    if (is_mipmap || (d->Flags & CUDA_ARRAY3D_TEXTURE_GATHER) != 0) return within(d->Width, 32768) && within(d->Height, 32768);
+    return within(d->Width, 131072) && within(d->Height, 65536);
+}
+
+/* What an H200 takes; `tests/textures` has its answers for some thousand descriptors. */
+static bool is_valid(const CUDA_ARRAY3D_DESCRIPTOR *d, bool is_mipmap) {
+    const unsigned known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
+                           CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
     bool channels = d->NumChannels == 1 || d->NumChannels == 2 || d->NumChannels == 4;
-    if (!channels || d->Width == 0 || array_format_bytes(d->Format) == 0) return false;
-    if (d->Height == 0 && d->Depth != 0 && (d->Flags & CUDA_ARRAY3D_LAYERED) == 0) return false;
-    if ((d->Flags & CUDA_ARRAY3D_LAYERED) != 0 && d->Depth == 0) return false;
-    return (d->Flags & CUDA_ARRAY3D_CUBEMAP) == 0 || (d->Width == d->Height && d->Depth % 6 == 0 && d->Depth != 0);
+    bool layered = (d->Flags & CUDA_ARRAY3D_LAYERED) != 0, cube = (d->Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
+    if (!channels || d->Width == 0 || array_format_bytes(d->Format) == 0 || (d->Flags & ~known) != 0) return false;
+    if (d->Height == 0 && d->Depth != 0 && !layered) return false;
+    if (layered && d->Depth == 0) return false;
+    if (cube && (d->Width != d->Height || d->Depth == 0 || d->Depth % 6 != 0 || (!layered && d->Depth != 6))) return false;
+    if ((d->Flags & CUDA_ARRAY3D_TEXTURE_GATHER) != 0 && (d->Flags != CUDA_ARRAY3D_TEXTURE_GATHER || d->Depth != 0 || d->Height == 0)) return false;
+    return fits(d, is_mipmap);
 }
 
 static CUresult request_array(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, request *call) {
@@ -67,7 +89,8 @@ static void remember(uint64_t address, uint64_t bytes) {
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *d) {
     request call = {0};
     ENTER();
-    if (pHandle == NULL || d == NULL || !is_valid(d)) return CUDA_ERROR_INVALID_VALUE;
+    if (pHandle == NULL || d == NULL || !is_valid(d, false)) return CUDA_ERROR_INVALID_VALUE;
+    if ((d->Flags & UNMAPPED) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     TRY(capture_forbids_unsafe());
     array *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -139,7 +162,8 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *requiremen
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned numMipmapLevels) {
     request call = {0};
     ENTER();
-    if (pHandle == NULL || d == NULL || !is_valid(d) || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (pHandle == NULL || d == NULL || !is_valid(d, true) || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((d->Flags & UNMAPPED) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     TRY(capture_forbids_unsafe());
     uint64_t largest = d->Width > d->Height ? d->Width : d->Height;
     if (d->Depth > largest && (d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0) largest = d->Depth;

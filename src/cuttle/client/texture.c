@@ -110,6 +110,18 @@ static void describe_view(cuttle_texture_request *to, const CUDA_RESOURCE_VIEW_D
     to->view_last_layer = from->lastLayer;
 }
 
+/* What an H200 answers CUDA_ERROR_INVALID_VALUE to. */
+static bool is_sampling(const CUDA_TEXTURE_DESC *d, unsigned array_flags) {
+    const unsigned known = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | 8 | CU_TRSF_SRGB |
+                           CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
+    for (int i = 0; i < 3; i++) {
+        if ((unsigned)d->addressMode[i] > CU_TR_ADDRESS_MODE_BORDER) return false;
+    }
+    if ((unsigned)d->filterMode > CU_TR_FILTER_MODE_LINEAR || (unsigned)d->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR) return false;
+    if ((d->flags & ~known) != 0) return false;
+    return (d->flags & CU_TRSF_SEAMLESS_CUBEMAP) == 0 || (array_flags & CUDA_ARRAY3D_CUBEMAP) != 0;
+}
+
 static CUresult create(uint32_t number, const cuttle_texture_request *description, texture *made, unsigned long long *handle) {
     request call = {0};
     texture *kept = malloc(sizeof *kept);
@@ -166,6 +178,7 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
     if (pTexObject == NULL || pResDesc == NULL || pTexDesc == NULL) return CUDA_ERROR_INVALID_VALUE;
     memset(&description, 0, sizeof description);
     TRY(describe_resource(&description, pResDesc));
+    if (!is_sampling(pTexDesc, description.array_flags)) return CUDA_ERROR_INVALID_VALUE;
     describe_sampling(&description, pTexDesc);
     made.resource = *pResDesc;
     made.sampling = *pTexDesc;

@@ -120,6 +120,11 @@ class Machine(Protocol):
         `nanosleep`, `globaltimer`. Arguments are i64."""
         ...
 
+    def texture(self, form: int, words: Sequence[Value]) -> list[Value] | None:
+        """Four words (i32) of a texture access, from `words` (i32) as `form` says (abi/texture.py, FORM_*), or None where the
+        target has no function for it: `ops/texels.py` is emitted then."""
+        ...
+
     def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
         """`cvta`: between a state space's window and generic addressing (i64)."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cuttle.lower.emit import Value
@@ -17,6 +18,10 @@ class WithoutClusters:
         """Refuses where a value would be the answer."""
         self.refuse(reason)
         raise AssertionError(reason)
+
+    def texture(self, form: int, words: Sequence[Value]) -> list[Value] | None:
+        """There is no such function: code for it is emitted."""
+        return None
 
     def copy_bytes(
         self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None

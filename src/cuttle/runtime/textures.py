@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from struct import pack, pack_into
+from collections.abc import Sequence
+from math import ceil, floor, frexp
+from struct import pack, pack_into, unpack
 
 from cuttle.abi import texture as rows
 from cuttle.abi.requests import TEXTURE_REQUEST
@@ -13,11 +15,12 @@ from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.results import CudaError
 
 ROW_ALIGNMENT = 32
+MOST_BIAS, MOST_LEVEL = 15.0, 32.0  # levels of detail
 LARGEST_EXTENT = 1 << 20  # elements: what the client library lets through is smaller
 # CUresourcetype numbers.
 ARRAY, MIPMAPPED_ARRAY, LINEAR, PITCH_2D = range(4)
 # CU_TRSF_ flags.
-READ_AS_INTEGER, NORMALISED_COORDINATES, SRGB = 1, 2, 16
+READ_AS_INTEGER, NORMALISED_COORDINATES, SRGB, NO_OPTIMISATION, SEAMLESS = 1, 2, 16, 32, 64
 # CUDA_ARRAY3D_ flags.
 LAYERED, SURFACE, CUBEMAP = 1, 2, 4
 
@@ -60,7 +63,7 @@ class TextureStore:
     def __init__(self, shared: SharedMemory, memory: DeviceMemory) -> None:
         self._shared = shared
         self._memory = memory
-        self._arrays: dict[int, Allocation] = {}
+        self._arrays: dict[int, tuple[Allocation, list[Level]]] = {}
         self._descriptors: dict[int, Allocation] = {}
         self._next = 1
 
@@ -89,24 +92,68 @@ class TextureStore:
         allocation = self._memory.allocate(at + 64, memory_kinds.ARRAY, context)
         number = self._next
         self._next += 1
-        self._arrays[number] = allocation
-        return number, allocation, [Level(allocation.address + place, *rest) for place, *rest in layout]
+        made = [Level(allocation.address + place, *rest) for place, *rest in layout]
+        self._arrays[number] = allocation, made
+        return number, allocation, made
 
     def destroy_array(self, number: int) -> None:
-        allocation = self._arrays.pop(number, None)
-        if allocation is None:
+        found = self._arrays.pop(number, None)
+        if found is None:
             raise CudaError(results.INVALID_HANDLE, f"no array {number}")
-        self._memory.free(allocation)
+        self._memory.free(found[0])
 
     def create(self, request: bytes, is_surface: bool, context: int) -> int:
         """The handle of a texture or surface, from a texture_request."""
         if len(request) < TEXTURE_REQUEST.bytes:
             raise CudaError(results.INVALID_VALUE)
-        descriptor = describe(Request(request), is_surface)
-        allocation = self._memory.allocate(rows.TEXTURE_BYTES, memory_kinds.INTERNAL, context)
-        self._shared.write(allocation.address, descriptor)
+        asked = Request(request)
+        levels = self._levels(asked)
+        size = rows.TEXTURE_BYTES + rows.LEVEL.bytes * len(levels)
+        allocation = self._memory.allocate(size, memory_kinds.INTERNAL, context)
+        table = allocation.address + rows.TEXTURE_BYTES
+        try:
+            content = describe(asked, is_surface, levels, table) + b"".join(map(_packed_level, levels))
+        except CudaError:
+            self._memory.free(allocation)
+            raise
+        self._shared.write(allocation.address, content)
         self._descriptors[allocation.address] = allocation
         return allocation.address
+
+    def _levels(self, request: Request) -> list[Level]:
+        """The levels, and of each the layers, that a texture shows."""
+        first = Level(
+            request["address"], request["width"], request["height"], request["depth"], request["row_pitch"],
+            request["slice_pitch"],
+        )  # fmt: skip
+        levels = [first]
+        if request["resource_kind"] == MIPMAPPED_ARRAY:
+            found = self._arrays.get(request["array"])
+            if found is None:
+                raise CudaError(results.INVALID_HANDLE, f"no array {request['array']}")
+            levels = found[1]
+        if not request["has_view"]:
+            return levels
+        _check_view(request)
+        levels = levels[request["view_first_level"] : request["view_last_level"] + 1]
+        begin, end = request["view_first_layer"], request["view_last_layer"]
+        if not levels:
+            raise CudaError(results.INVALID_VALUE, "a view of levels that are not there")
+        if not request["array_flags"] & (LAYERED | CUBEMAP):
+            return levels
+        if not begin <= end < max(levels[0].depth, 1):
+            raise CudaError(results.INVALID_VALUE, "a view of layers that are not there")
+        return [
+            Level(
+                one.address + begin * one.slice_pitch,
+                one.width,
+                one.height,
+                end - begin + 1,
+                one.row_pitch,
+                one.slice_pitch,
+            )
+            for one in levels
+        ]
 
     def destroy(self, handle: int) -> None:
         allocation = self._descriptors.pop(handle, None)
@@ -117,7 +164,7 @@ class TextureStore:
     def forget_context(self, context: int) -> None:
         """The memory itself is freed with all that the context has."""
         for table in (self._arrays, self._descriptors):
-            for number in [number for number, allocation in table.items() if allocation.context == context]:
+            for number in [number for number, kept in table.items() if _allocation_of(kept).context == context]:
                 del table[number]
 
 
@@ -125,6 +172,7 @@ class Request:
     """A texture_request, its fields by name."""
 
     def __init__(self, data: bytes) -> None:
+        self.data = data
         self._values: dict[str, list[int]] = {}
         sizes = {"u32": 4, "u64": 8}
         at = 0
@@ -143,20 +191,31 @@ class Request:
         return self._values[name]
 
 
-def describe(request: Request, is_surface: bool) -> bytes:
-    """The descriptor that kernels read."""
+def _allocation_of(kept: Allocation | tuple[Allocation, list[Level]]) -> Allocation:
+    return kept[0] if isinstance(kept, tuple) else kept
+
+
+def _check_view(request: Request) -> None:
+    """A view has the array's extents and the size of its texels. Raises INVALID_VALUE, as an H200 answers."""
+    view = _view_format(request["view_format"])
+    element = _FORMATS[request["format"]][0] * request["channels"]
+    extents = [(request[f"view_{name}"], request[name]) for name in ("width", "height", "depth")]
+    if _FORMATS[view[0]][0] * view[1] != element or any(ours != theirs for ours, theirs in extents):
+        raise CudaError(results.INVALID_VALUE, "a view that is not of the array's size")
+
+
+def _packed_level(level: Level) -> bytes:
+    return pack(
+        "<QQ4I", level.address, level.slice_pitch, *(min(number, 0xFFFF_FFFF) for number in (level.row_pitch, level.width)),
+        max(level.height, 1), max(level.depth, 1),
+    )  # fmt: skip
+
+
+def describe(request: Request, is_surface: bool, levels: Sequence[Level], table: int) -> bytes:
+    """The descriptor that kernels read; `table` is the device address of its levels."""
     form, channels = request["format"], request["channels"]
-    address, depth = request["address"], request["depth"]
-    width, height = request["width"], request["height"]
     if request["has_view"]:
-        form, channels = _view_format(request["view_format"], form, channels)
-        width = request["view_width"] or width
-        height = request["view_height"] or height
-        depth = request["view_depth"] or depth
-        first, last = request["view_first_layer"], request["view_last_layer"]
-        if request["array_flags"] & (LAYERED | CUBEMAP) and last >= first:
-            address += first * request["slice_pitch"]
-            depth = last - first + 1
+        form, channels = _view_format(request["view_format"])
     if form not in _FORMATS or channels not in _CHANNEL_ORDER:
         raise CudaError(results.NOT_SUPPORTED, f"texture format {form:#x} with {channels} channels")
     component, kind, data_type = _FORMATS[form]
@@ -165,36 +224,48 @@ def describe(request: Request, is_surface: bool) -> bytes:
     modes = [min(mode, rows.ADDRESS_BORDER) for mode in request.list("address_mode")]
     border = request.list("border_color")
     if not is_surface:
-        normalised = bool(request["flags"] & NORMALISED_COORDINATES)
-        if not as_float and component < 4 and not request["flags"] & READ_AS_INTEGER:
-            if request["flags"] & SRGB:
-                raise CudaError(results.NOT_SUPPORTED, "an sRGB texture: nobody has recorded how a GPU decodes it")
+        asked = request["flags"]
+        if not as_float and component < 4 and not asked & READ_AS_INTEGER:
             flags |= rows.FLAG_NORMALISED_READ
             as_float = True
-        if normalised:
+            if asked & SRGB and component == 1 and kind == rows.KIND_UNSIGNED:
+                flags |= rows.FLAG_SRGB
+        # Coordinates of mipmapped arrays are normalised ones, whatever the flags say.
+        if asked & NORMALISED_COORDINATES or request["resource_kind"] == MIPMAPPED_ARRAY:
             flags |= rows.FLAG_NORMALISED_COORDINATES
         else:
             # Without normalised coordinates, wrap and mirror are clamp (CUDA C++ Programming Guide, texture memory).
             modes = [mode if mode == rows.ADDRESS_BORDER else rows.ADDRESS_CLAMP for mode in modes]
-        if request["filter_mode"] and as_float:
+        if request["filter_mode"]:
             flags |= rows.FLAG_LINEAR
+        if request["mipmap_filter_mode"]:
+            flags |= rows.FLAG_LEVEL_LINEAR
+        anisotropy = request["max_anisotropy"]
+        if anisotropy > 1:
+            flags |= rows.FLAG_ANISOTROPIC
+            if not asked & NO_OPTIMISATION:
+                flags |= (1 if anisotropy < 4 else 2 if anisotropy < 8 else 3) << rows.FLAG_STEEPNESS_SHIFT
+        if asked & SEAMLESS and request["array_flags"] & CUBEMAP:
+            flags |= rows.FLAG_SEAMLESS
+    border = [
+        border_bits(bits, form, flags, channel < (3 if channels == 4 else 1)) for channel, bits in enumerate(border)
+    ]
     if request["resource_kind"] == LINEAR and not is_surface:
         modes = [rows.ADDRESS_BORDER] * 3
         border = [0] * 4
-        flags &= ~rows.FLAG_LINEAR
-    if not as_float:
-        border = [_integer_of_float_bits(bits) for bits in border]
+        flags = flags & ~rows.FLAG_LINEAR | rows.FLAG_BUFFER
     descriptor = bytearray(rows.TEXTURE_BYTES)
+    first = levels[0]
 
     def put(name: str, form_text: str, *values: int) -> None:
         pack_into("<" + form_text, descriptor, rows.TEXTURE_OFFSETS[name], *values)
 
-    put("base", "Q", address)
-    put("slice_bytes", "Q", request["slice_pitch"])
-    put("pitch_bytes", "I", min(request["row_pitch"], 0xFFFF_FFFF))
-    put("width", "I", min(width, 0xFFFF_FFFF))
-    put("height", "I", max(height, 1))
-    put("depth", "I", max(depth, 1))
+    put("base", "Q", first.address)
+    put("slice_bytes", "Q", first.slice_pitch)
+    put("pitch_bytes", "I", min(first.row_pitch, 0xFFFF_FFFF))
+    put("width", "I", min(first.width, 0xFFFF_FFFF))
+    put("height", "I", max(first.height, 1))
+    put("depth", "I", max(first.depth, 1))
     put("component_bytes", "I", component)
     put("channels", "I", channels)
     put("kind", "I", kind)
@@ -203,22 +274,66 @@ def describe(request: Request, is_surface: bool) -> bytes:
     put("channel_order", "I", _CHANNEL_ORDER[channels])
     put("border", "4I", *border)
     put("data_type", "I", data_type)
-    put("levels", "I", max(request["levels"], 1))
+    put("levels", "I", len(levels))
     put("samples", "I", 1)
+    put("level_table", "Q", table)
+    put("level_bias", "i", level_steps(request["mipmap_level_bias"], -MOST_BIAS, MOST_BIAS))
+    put("least_level", "i", level_steps(request["min_mipmap_level_clamp"], 0, MOST_LEVEL))
+    put("most_level", "i", level_steps(request["max_mipmap_level_clamp"], 0, MOST_LEVEL))
     return bytes(descriptor)
 
 
-def _view_format(view: int, form: int, channels: int) -> tuple[int, int]:
+def level_steps(bits: int, least: float, most: float) -> int:
+    """A level of detail, a float by its bits, within bounds and in whole 1/256 of a level towards 0; NaN is the upper bound."""
+    value = _float_of(bits)
+    return int((max(min(value, most), least) if value == value else most) * 256)
+
+
+def border_bits(bits: int, form: int, flags: int, is_colour: bool) -> int:
+    """What a texel of the border's colour, a float by its bits, would have in memory, signs extended to 32 bits.
+
+    As an H200 keeps it: integers that stay integers take the low bits of the float as they are; normalised ones the
+    nearest number; halves are cut towards 0.
+    """
+    size, kind, _ = _FORMATS[form]
+    value = _float_of(bits)
+    if kind == rows.KIND_FLOAT:
+        return bits if size == 4 else _half_towards_zero(value, bits)
+    if flags & rows.FLAG_NORMALISED_READ:
+        most = (1 << 8 * size - (kind == rows.KIND_SIGNED)) - 1
+        least = 0.0 if kind == rows.KIND_UNSIGNED else -1.0
+        value = max(min(value, 1.0), least) if value == value else 0.0
+        if flags & rows.FLAG_SRGB and is_colour:
+            value = 12.92 * value if value <= 0.0031308 else 1.055 * value ** (1 / 2.4) - 0.055
+        scaled = _float_of(int.from_bytes(pack("<f", value * most), "little"))
+        number = ceil(scaled - 0.5) if scaled > 0 else floor(scaled + 0.5)  # halves towards 0
+    else:
+        number = bits & (1 << 8 * size) - 1
+        if kind == rows.KIND_SIGNED and number >> 8 * size - 1:
+            number -= 1 << 8 * size
+    return number & 0xFFFF_FFFF
+
+
+def _half_towards_zero(value: float, bits: int) -> int:
+    sign = bits >> 16 & 0x8000
+    if value != value:
+        return sign | 0x7FFF
+    magnitude = min(abs(value), 65504.0)
+    exponent = max(frexp(magnitude)[1] - 1, -14)
+    steps = int(magnitude * 2.0 ** (10 - exponent))
+    return sign | ((exponent + 14 << 10) + steps if magnitude else 0)
+
+
+def _float_of(bits: int) -> float:
+    value: float = unpack("<f", pack("<I", bits))[0]
+    return value
+
+
+def _view_format(view: int) -> tuple[int, int]:
+    """Format and channels of a CUresourceViewFormat. Raises INVALID_VALUE for none, NOT_SUPPORTED for compressed blocks."""
     if view == 0:
-        return form, channels
+        raise CudaError(results.INVALID_VALUE, "a view without a format")
     place, which = divmod(view - 1, 3)
     if place >= len(_VIEW_FORMATS):
         raise CudaError(results.NOT_SUPPORTED, f"resource view format {view}")
     return _VIEW_FORMATS[place], (1, 2, 4)[which]
-
-
-def _integer_of_float_bits(bits: int) -> int:
-    from struct import unpack
-
-    (value,) = unpack("<f", pack("<I", bits))
-    return int(value) & 0xFFFF_FFFF if value == value and abs(value) < 2**32 else 0

@@ -57,12 +57,6 @@ REFUSED: tuple[Refused, ...] = (
         "No CUDA compiler writes it. Please report the program that needs it.",
     ),
     Refused(
-        "PTX-0507", "cube map textures", ("tex cube|acube", "tld4 cube|acube"),
-        "tex.cube.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%l0, {%r0, %r1, %r2, %r3}];",
-        "Cube maps are not built: arrays with CUDA_ARRAY3D_CUBEMAP are refused when they are created, too.",
-        "Please report the program that needs them.",
-    ),
-    Refused(
         "PTX-0508", "multisample textures", ("tex 2dms|a2dms",),
         "tex.2dms.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%l0, {%r0, %r1, %r2, %r3}];",
         "Multisample images come from graphics libraries alone, which cannot share memory with Cuttle.",
@@ -100,12 +94,6 @@ REFUSED: tuple[Refused, ...] = (
         "cvt.rn.satfinite.e2m3x2.f32 %h0, %r0, %r1;",
         "4- and 6-bit floats, scales and stochastic rounding begin with sm_100; nothing to compare with was recorded.",
         _OLDER,
-    ),
-    Refused(
-        "PTX-0514", "texel offsets and depth comparison", (),
-        "tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%l0, {%r0, %r1}], {%r4, %r5};",
-        "The optional offset and depth operands of tex and tld4 are not built; no CUDA C++ function uses them.",
-        "Please report the program that needs them.",
     ),
 )  # fmt: skip
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from cuttle.abi.ptx_isa.row import Opcode
 
 _GEOMETRY = "(.1d|.2d|.3d|.a1d|.a2d)"
+_RESULT = "(.v4(.u32|.s32|.f32|.f16)|.v2.f16x2)"
 _CLAMP = "(.trap|.clamp|.zero)"
 
 ROWS: tuple[Opcode, ...] = (
-    Opcode("tex", "texture", "D: G X*", "read", syntax=(
-        f"tex[.base|.level|.grad]{_GEOMETRY}(.v4(.u32|.s32|.f32|.f16)|.v2.f16x2)(.s32|.f32)",
+    # Behind the coordinates: a level, or two gradients; then texel offsets; then a value to compare with.
+    Opcode("tex", "texture", "D: G b32? b32?", "read", (("level", "D: G T b32? b32?"), ("grad", "D: G T T b32? b32?")), syntax=(
+        f"tex[.base|.level|.grad]{_GEOMETRY}{_RESULT}(.s32|.f32)", f"tex[.base|.level|.grad](.cube|.acube){_RESULT}.f32",
     ), section="9.7.10.3"),
-    Opcode("tld4", "texture", "D: G X*", "read", syntax=("tld4(.r|.g|.b|.a)(.2d|.a2d).v4(.u32|.s32|.f32).f32",),
+    Opcode("tld4", "texture", "D: G b32? b32?", "read", syntax=("tld4(.r|.g|.b|.a)(.2d|.a2d|.cube|.acube).v4(.u32|.s32|.f32).f32",),
            since=("2.2", "sm_20"), section="9.7.10.4"),
     Opcode("txq", "texture", "b32: A X?", "read", syntax=(
         "txq(.width|.height|.depth|.array_size|.num_mipmap_levels|.channel_data_type|.channel_order|.normalized_coords).b32",

@@ -103,8 +103,37 @@ enum cuttle_service {
     CUTTLE_SERVICE_GLOBALTIMER = 5,
     CUTTLE_SERVICE_NANOSLEEP = 6,
     CUTTLE_SERVICE_CLOCK = 7,
-    CUTTLE_SERVICE_COUNT = 8
+    CUTTLE_SERVICE_TEXTURE = 8,
+    CUTTLE_SERVICE_COUNT = 9
 };
+
+#define CUTTLE_TEXTURE_KIND_UNSIGNED 0u
+#define CUTTLE_TEXTURE_KIND_SIGNED 1u
+#define CUTTLE_TEXTURE_KIND_FLOAT 2u
+#define CUTTLE_TEXTURE_ADDRESS_WRAP 0u
+#define CUTTLE_TEXTURE_ADDRESS_CLAMP 1u
+#define CUTTLE_TEXTURE_ADDRESS_MIRROR 2u
+#define CUTTLE_TEXTURE_ADDRESS_BORDER 3u
+#define CUTTLE_TEXTURE_FLAG_NORMALISED_COORDINATES 1u
+#define CUTTLE_TEXTURE_FLAG_LINEAR 2u
+#define CUTTLE_TEXTURE_FLAG_NORMALISED_READ 4u
+#define CUTTLE_TEXTURE_FLAG_LEVEL_LINEAR 8u
+#define CUTTLE_TEXTURE_FLAG_SRGB 16u
+#define CUTTLE_TEXTURE_FLAG_SEAMLESS 32u
+#define CUTTLE_TEXTURE_FLAG_BUFFER 64u
+#define CUTTLE_TEXTURE_FLAG_ANISOTROPIC 128u
+#define CUTTLE_TEXTURE_FLAG_STEEPNESS 768u
+#define CUTTLE_TEXTURE_FLAG_STEEPNESS_SHIFT 8u
+#define CUTTLE_TEXTURE_FORM_DIMENSIONS 3u
+#define CUTTLE_TEXTURE_FORM_LAYERED 4u
+#define CUTTLE_TEXTURE_FORM_CUBE 8u
+#define CUTTLE_TEXTURE_FORM_INTEGER 16u
+#define CUTTLE_TEXTURE_FORM_LEVEL 32u
+#define CUTTLE_TEXTURE_FORM_GRADIENTS 64u
+#define CUTTLE_TEXTURE_FORM_OFFSETS 128u
+#define CUTTLE_TEXTURE_FORM_GATHER 256u
+#define CUTTLE_TEXTURE_FORM_CHANNEL_SHIFT 9u
+#define CUTTLE_TEXTURE_FORM_HALF 2048u
 
 enum cuttle_request_number {
     CUTTLE_REQUEST_PING = 1,
@@ -638,6 +667,70 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_warp, threads) == 12, "cuttle_warp.threads"
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_warp, value) == 16, "cuttle_warp.value");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_warp, active) == 20, "cuttle_warp.active");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_warp, pad) == 24, "cuttle_warp.pad");
+
+/* a level of a texture; the first one's numbers stand in the descriptor as well */
+typedef struct cuttle_texture_level {
+    uint64_t base; /* device address of texel (0, 0, 0) */
+    uint64_t slice_bytes; /* distance of two depth slices, or of two layers or faces */
+    uint32_t pitch_bytes; /* distance of two rows */
+    uint32_t width; /* in texels */
+    uint32_t height; /* in texels; 1 for one-dimensional ones */
+    uint32_t depth; /* slices of a 3D one, layers or faces of an array of images, else 1 */
+} cuttle_texture_level;
+CUTTLE_STATIC_ASSERT(sizeof(cuttle_texture_level) == 32, "cuttle_texture_level: size");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, base) == 0, "cuttle_texture_level.base");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, slice_bytes) == 8, "cuttle_texture_level.slice_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, pitch_bytes) == 16, "cuttle_texture_level.pitch_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, width) == 20, "cuttle_texture_level.width");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, height) == 24, "cuttle_texture_level.height");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, depth) == 28, "cuttle_texture_level.depth");
+
+/* one per texture or surface object */
+typedef struct cuttle_texture {
+    uint64_t base; /* device address of texel (0, 0, 0) */
+    uint64_t slice_bytes; /* distance of two depth slices, or of two layers */
+    uint32_t pitch_bytes; /* distance of two rows */
+    uint32_t width; /* in texels */
+    uint32_t height; /* in texels; 1 for one-dimensional ones */
+    uint32_t depth; /* slices of a 3D one, layers of a layered one, else 1 */
+    uint32_t component_bytes; /* 1, 2 or 4 */
+    uint32_t channels; /* 1, 2 or 4 */
+    uint32_t kind; /* KIND_* */
+    uint32_t flags; /* FLAG_* */
+    uint32_t address_modes[3]; /* ADDRESS_* of x, y, z. Linear memory reads 0 outside: border with a zero border */
+    uint32_t channel_order; /* what txq.channel_order answers */
+    uint32_t border[4]; /* border colour, each channel with the bits that a texel would have */
+    uint32_t data_type; /* what txq.channel_data_type answers */
+    uint32_t levels; /* mipmap levels */
+    uint32_t samples;
+    int32_t level_bias; /* in 1/256 of a level, as the next two */
+    uint64_t level_table; /* device address of a cuttle_texture_level for each level */
+    int32_t least_level;
+    int32_t most_level;
+    uint32_t sink[4]; /* stores of lanes outside the surface land here */
+} cuttle_texture;
+CUTTLE_STATIC_ASSERT(sizeof(cuttle_texture) == 128, "cuttle_texture: size");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, base) == 0, "cuttle_texture.base");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, slice_bytes) == 8, "cuttle_texture.slice_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, pitch_bytes) == 16, "cuttle_texture.pitch_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, width) == 20, "cuttle_texture.width");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, height) == 24, "cuttle_texture.height");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, depth) == 28, "cuttle_texture.depth");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, component_bytes) == 32, "cuttle_texture.component_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, channels) == 36, "cuttle_texture.channels");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, kind) == 40, "cuttle_texture.kind");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, flags) == 44, "cuttle_texture.flags");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, address_modes) == 48, "cuttle_texture.address_modes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, channel_order) == 60, "cuttle_texture.channel_order");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, border) == 64, "cuttle_texture.border");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, data_type) == 80, "cuttle_texture.data_type");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, levels) == 84, "cuttle_texture.levels");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, samples) == 88, "cuttle_texture.samples");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, level_bias) == 92, "cuttle_texture.level_bias");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, level_table) == 96, "cuttle_texture.level_table");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, least_level) == 104, "cuttle_texture.least_level");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, most_level) == 108, "cuttle_texture.most_level");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, sink) == 112, "cuttle_texture.sink");
 
 /* what every ring record begins with */
 typedef struct cuttle_record {

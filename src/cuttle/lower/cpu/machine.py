@@ -17,6 +17,7 @@ from cuttle.lower.cpu.memory import Address, Lanes, Memory
 from cuttle.lower.cpu.outline import call_outlined
 from cuttle.lower.cpu.shaped import Shaped, materialise, operand_value, segment_bases, uniform
 from cuttle.lower.cpu.special import special_value
+from cuttle.lower.cpu.textures import call_texture
 from cuttle.lower.emit import Value
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.passes.graph import SsaAddress, ValueRef
@@ -457,6 +458,9 @@ class WarpMachine:
             e, self.lanes, list(arguments), f"i{result_bits}" if result_bits else None, one,
             unroll=False, label=self.region.fresh_label, allocate=self.region.allocate,
         )  # fmt: skip
+
+    def texture(self, form: int, words: Sequence[Value]) -> list[Value]:
+        return call_texture(self, form, words)
 
     def convert_address(self, space: str, address: Value, *, to_generic: bool) -> Value:
         e = self.emitter

@@ -150,7 +150,10 @@ def signature(instruction: Instruction) -> Signature:
         index += 1
         if isinstance(operand, PredicatePair):
             second = next((c for c in destination_codes if c.endswith("?")), "P?")
-            destinations.append(Slot(operand.first, _type(code, instruction)))
+            if isinstance(operand.first, Vector):  # texels, and whether they were there
+                _flatten(operand.first, code, instruction, destinations)
+            else:
+                destinations.append(Slot(operand.first, _type(code, instruction)))
             destinations.append(Slot(operand.second, _type(second[:-1], instruction)))
         else:
             _flatten(operand, code, instruction, destinations)

@@ -27,7 +27,8 @@ from cuttle.ptx.ir import (
 from cuttle.ptx.opcode_roots import split_opcode
 
 # Coordinates that each texture geometry takes (padding included).
-COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4}
+COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4}
+GRADIENTS = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2, "3d": 4, "cube": 4, "acube": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,9 @@ def synthesise(
             texts.append(str(immediates[index]))
             continue
         grouped = groups.get(len(operands), 0)
-        braced = brace > 0 or grouped > 0 or (vector > 0 and code == "T")
+        if "grad" in modifiers:
+            grouped = next(count for geometry, count in GRADIENTS.items() if geometry in modifiers)
+        braced = brace > 0 or grouped > 0 or (vector > 0 and code == "T" and "level" not in modifiers)
         count = brace or grouped or vector if braced else 1
         part = f"b{TYPE_BITS[type_name] // brace}" if brace > 0 else type_name
         names = [Register(f"%s{len(sources) + element}") for element in range(count)]

@@ -167,7 +167,7 @@ class Sampler:
     def border(self, channel: int) -> Value:
         return self.sampler.get("border", channel)
 
-    def as_float(self, raw: Value, outside: Value) -> Value:
+    def as_float(self, raw: Value) -> Value:
         """A channel's bits as float: floats and halves as they are, integers scaled to [0, 1] or [-1, 1]."""
         e = self.emitter
         half = e.cast("fpext", e.bitcast(e.cast("trunc", raw, "i16"), "half"), "float")
@@ -183,9 +183,7 @@ class Sampler:
         scaled = e.select(e.fcmp("ogt", scaled, low), scaled, low)
         is_float = e.icmp("eq", self.texture.get("kind"), e.const("i32", KIND_FLOAT))
         normalised = e.and_(e.not_(is_float), self.sampler.flag(FLAG_NORMALISED_READ))
-        value = e.select(normalised, scaled, direct)
-        # The border is stored as float bits already.
-        return e.select(outside, e.bitcast(raw, "float"), value)
+        return e.select(normalised, scaled, direct)
 
     # -- fetches -----------------------------------------------------------------------------------------------------
 
@@ -200,7 +198,7 @@ class Sampler:
         result = []
         for channel in channels:
             raw = self.read(address, outside, channel)
-            result.append(self.as_float(raw, outside) if as_float else raw)
+            result.append(self.as_float(raw) if as_float else raw)
         return result
 
     def fetch_by_number(self, indices: Sequence[Value], as_float: bool, channels: Sequence[int]) -> list[Value]:
@@ -217,7 +215,7 @@ class Sampler:
         result = []
         for channel in channels:
             raw = self.read(address, inside, channel)
-            value = self.as_float(raw, inside) if as_float else raw
+            value = self.as_float(raw) if as_float else raw
             result.append(e.select(outside, e.const(value.type, 0), value))
         return result
 
@@ -261,7 +259,7 @@ class Sampler:
         bordered = self.sampler.is_mode(1, ADDRESS_BORDER)
         result = []
         for channel, value in enumerate(row):
-            border = e.bitcast(self.border(channel), "float")
+            border = self.as_float(self.border(channel))
             blend = e.binary("fadd", e.binary("fmul", value, half), e.binary("fmul", border, half))
             result.append(e.select(bordered, blend, value))
         return result

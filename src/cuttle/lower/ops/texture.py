@@ -3,83 +3,207 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from cuttle.abi.texture import FLAG_LINEAR, FLAG_NORMALISED_COORDINATES, TEXTURE_OFFSETS
-from cuttle.lower.emit import Value
+from cuttle.abi.ptx_isa.refused_on_amdgpu import TEXTURE_FORMS
+from cuttle.abi.texture import (
+    FLAG_LINEAR,
+    FLAG_NORMALISED_COORDINATES,
+    FORM_CHANNEL_SHIFT,
+    FORM_CUBE,
+    FORM_GATHER,
+    FORM_GRADIENTS,
+    FORM_HALF,
+    FORM_INTEGER,
+    FORM_LAYERED,
+    FORM_LEVEL,
+    FORM_OFFSETS,
+    TEXTURE_OFFSETS,
+)
+from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
+from cuttle.lower.math import approximate
 from cuttle.lower.ops.common import pack, type_bits
 from cuttle.lower.ops.texels import CHANNELS, Descriptor, Sampler
-from cuttle.ptx.ir import Instruction, TextureOperand
+from cuttle.ptx.ir import Instruction, TextureOperand, Vector
 
-_DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2}
+_DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 3, "acube": 3}
+CUBES = ("cube", "acube")
 
 
-def _geometry(machine: Machine, instruction: Instruction) -> tuple[int, bool]:
-    """(dimensions, layered)."""
+def _geometry(instruction: Instruction) -> tuple[int, bool]:
+    """(dimensions, layered). A cube map has three coordinates."""
     for modifier in instruction.modifiers:
         if modifier in _DIMENSIONS:
             return _DIMENSIONS[modifier], modifier.startswith("a")
     raise ValueError("no texture geometry")
 
 
-def _sampler(machine: Machine, instruction: Instruction, operands: Sequence[Value]) -> tuple[Sampler, list[Value]]:
-    """The access and its coordinates in order x, y, z, the layer taken off and brought into range."""
+@dataclass(slots=True)
+class Access:
+    """The operands of `tex` and `tld4` told apart: handles, coordinates, level or gradients, texel offsets.
+
+    A value to compare with (`depth`) may follow; no sampler that CUDA makes compares, and an H200 leaves it alone.
+    """
+
+    form: int
+    texture: Value
+    sampler: Value
+    layer: Value | None
+    coordinates: list[Value]
+    level: Value | None
+    gradients: list[Value]
+    offsets: list[Value]
+
+
+def _access(instruction: Instruction, operands: Sequence[Value]) -> Access:
     place, operand = next((i, o) for i, o in enumerate(instruction.operands) if isinstance(o, TextureOperand))
     rest = list(operands)
-    # A level of detail or two gradients may follow the coordinates: every texture has one level, to which the hardware
-    # clamps whatever they choose. Texel offsets and comparison values follow those.
-    choices = 1 if instruction.has("level") else 2 if instruction.has("grad") else 0
-    if len(instruction.operands) > place + 1 + choices:
-        machine.refuse("texel offsets and depth comparison", "PTX-0514")
-    texture = Descriptor(machine, rest.pop(0))
-    sampler = Descriptor(machine, rest.pop(0)) if operand.sampler is not None else texture
-    dimensions, layered = _geometry(machine, instruction)
-    access = Sampler(machine, texture, sampler)
-    if layered:
+    texture = rest.pop(0)
+    sampler = rest.pop(0) if operand.sampler is not None else texture
+    dimensions, layered = _geometry(instruction)
+    form = dimensions | (FORM_LAYERED if layered else 0)
+    coordinates, rest = rest[: len(operand.coordinates.elements)], rest[len(operand.coordinates.elements) :]
+    layer = coordinates.pop(0) if layered else None
+    form |= FORM_CUBE if any(instruction.has(cube) for cube in CUBES) else 0
+    if instruction.type != "f32":
+        form |= FORM_INTEGER
+    behind = list(instruction.operands[place + 1 :])
+    level = None
+    gradients: list[Value] = []
+    if instruction.has("level"):
+        form |= FORM_LEVEL
+        level = rest.pop(0)
+        behind.pop(0)
+    elif instruction.has("grad"):
+        form |= FORM_GRADIENTS
+        for _ in range(2):
+            vector = behind.pop(0)
+            count = len(vector.elements) if isinstance(vector, Vector) else 1
+            gradients += rest[:dimensions]
+            rest = rest[count:]
+    offsets: list[Value] = []
+    if behind and isinstance(behind[0], Vector):
+        form |= FORM_OFFSETS
+        offsets = rest[:dimensions]
+    return Access(form, texture, sampler, layer, coordinates[:dimensions], level, gradients, offsets)
+
+
+def _packed_offsets(machine: Machine, instruction: Instruction, offsets: Sequence[Value]) -> Value:
+    """A byte for each axis, from 4 bits of `tex`'s operands and 6 of `tld4`'s, as compiled code packs them.
+
+    That of a row goes to the hardware as it is, a row of an image: four more bits move it off the row.
+    """
+    emitter = machine.emitter
+    bits = 6 if instruction.opcode == "tld4" else 4
+    parts = [emitter.as_bits(offset) for offset in offsets]
+    if instruction.has("1d"):
+        parts.append(emitter.lshr(parts[0], emitter.const("i32", bits)))
+    packed = emitter.const("i32", 0)
+    for axis, part in enumerate(parts):
+        top = emitter.const("i32", 32 - bits)
+        extended = emitter.ashr(emitter.shl(part, top), top)
+        byte = emitter.and_(extended, emitter.const("i32", 255))
+        packed = emitter.or_(packed, emitter.shl(byte, emitter.const("i32", 8 * axis)))
+    return packed
+
+
+def _to_largest(emitter: Emitter, direction: Sequence[Value]) -> Value:
+    """What a direction is multiplied by to have 1 as its largest component, as compiled code does before it asks a cube map."""
+    sizes = [emitter.intrinsic("llvm.fabs", [value]) for value in direction]
+    most = sizes[0]
+    for size in sizes[1:]:
+        most = emitter.intrinsic("llvm.maxnum", [most, size])
+    return approximate.reciprocal(emitter, most, True)
+
+
+def _words(machine: Machine, instruction: Instruction, access: Access) -> list[Value]:
+    """The access as the words that `Machine.texture` takes."""
+    emitter = machine.emitter
+    words: list[Value] = []
+    for handle in (access.texture, access.sampler):
+        high = emitter.cast("trunc", emitter.lshr(handle, emitter.const("i64", 32)), "i32")
+        words += [emitter.cast("trunc", handle, "i32"), high]
+    if access.layer is not None:
+        words.append(access.layer)
+    coordinates, gradients = access.coordinates, access.gradients
+    if access.form & FORM_CUBE:
+        scale = _to_largest(emitter, coordinates)
+        coordinates = [emitter.binary("fmul", value, scale) for value in coordinates]
+        gradients = [emitter.binary("fmul", value, scale) for value in gradients]
+    words += coordinates
+    words += [access.level] if access.level is not None else gradients
+    if access.offsets:
+        words.append(_packed_offsets(machine, instruction, access.offsets))
+    return [emitter.as_bits(word) for word in words]
+
+
+def _sampler(machine: Machine, access: Access) -> Sampler:
+    """The access where code is emitted for it; that code knows a single level, and no cube maps."""
+    if access.form & (FORM_CUBE | FORM_LEVEL | FORM_GRADIENTS | FORM_OFFSETS):
+        machine.refuse("a cube map, a level, gradients or texel offsets", TEXTURE_FORMS.code)
+    texture = Descriptor(machine, access.texture)
+    sampler = texture if access.sampler is access.texture else Descriptor(machine, access.sampler)
+    result = Sampler(machine, texture, sampler)
+    if access.layer is not None:
         emitter = machine.emitter
-        layer = emitter.as_bits(rest.pop(0))
         last = emitter.sub(texture.get("depth"), emitter.const("i32", 1))
         # Layers out of range clamp; the number is unsigned.
-        access.layer = emitter.intrinsic("llvm.umin", [layer, last])
-    return access, rest[:dimensions]
+        result.layer = emitter.intrinsic("llvm.umin", [emitter.as_bits(access.layer), last])
+    return result
 
 
-def _deliver(machine: Machine, instruction: Instruction, values: list[Value]) -> tuple[Value, ...]:
-    """Channels as the destination type; `.v2.f16x2` packs pairs, `.f16` narrows."""
+def _deliver(machine: Machine, instruction: Instruction, values: Sequence[Value]) -> tuple[Value, ...]:
+    """Channels as the destination type; `.v2.f16x2` packs pairs, `.f16` narrows. What behind `|` says that all texels were
+    there: no memory of Cuttle is sparse."""
     emitter = machine.emitter
     kind = instruction.types[0]
-    if kind == "f16x2":
-        halves = [emitter.cast("fptrunc", value, "half") for value in values]
-        return pack(emitter, halves[0], halves[1]), pack(emitter, halves[2], halves[3])
+    resident = (emitter.const("i1", 1),)
+    if kind not in ("f16", "f16x2"):
+        return (*values, *resident)
+    halves = [
+        emitter.cast("fptrunc", value, "half") if value.type == "float" else emitter.cast("trunc", value, "i16")
+        for value in values
+    ]
     if kind == "f16":
-        return tuple(emitter.cast("fptrunc", value, "half") for value in values)
-    return tuple(values)
+        return (*halves, *resident)
+    return pack(emitter, halves[0], halves[1]), pack(emitter, halves[2], halves[3]), *resident
 
 
 def tex(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
     """`tex`: a texel by integer numbers, or at float coordinates with filtering. 9.7.10.3."""
-    access, coordinates = _sampler(machine, instruction, operands)
+    access = _access(instruction, operands)
     as_float = instruction.types[0] in ("f32", "f16", "f16x2")
+    form = access.form | (FORM_HALF if instruction.types[0] in ("f16", "f16x2") else 0)
+    results = machine.texture(form, _words(machine, instruction, access))
+    if results is not None:
+        return _deliver(machine, instruction, results)
+    sampler = _sampler(machine, access)
     if instruction.type != "f32":
-        return _deliver(machine, instruction, access.fetch_by_number(coordinates, as_float, range(CHANNELS)))
-    texels = [access.to_texels(axis, coordinate) for axis, coordinate in enumerate(coordinates)]
+        return _deliver(machine, instruction, sampler.fetch_by_number(access.coordinates, as_float, range(CHANNELS)))
+    texels = [sampler.to_texels(axis, coordinate) for axis, coordinate in enumerate(access.coordinates)]
     if as_float:
-        return _deliver(machine, instruction, access.filtered(texels))
-    return tuple(access.fetch([access.nearest(texel) for texel in texels], False, range(CHANNELS)))
+        return _deliver(machine, instruction, sampler.filtered(texels))
+    nearest = [sampler.nearest(texel) for texel in texels]
+    return _deliver(machine, instruction, sampler.fetch(nearest, False, range(CHANNELS)))
 
 
 def tld4(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
     """`tld4`: one channel of the four texels that bilinear filtering would use. 9.7.10.4."""
-    access, coordinates = _sampler(machine, instruction, operands)
+    access = _access(instruction, operands)
     channel = next(number for number, name in enumerate("rgba") if instruction.has(name))
-    as_float = instruction.types[0] in ("f32", "f16", "f16x2")
+    form = access.form | FORM_GATHER | channel << FORM_CHANNEL_SHIFT
+    results = machine.texture(form, _words(machine, instruction, access))
+    if results is not None:
+        return _deliver(machine, instruction, results)
+    sampler = _sampler(machine, access)
     (x0, x1, _), (y0, y1, _) = (
-        access.neighbours(access.to_texels(axis, coordinate)) for axis, coordinate in enumerate(coordinates)
+        sampler.neighbours(sampler.to_texels(axis, coordinate)) for axis, coordinate in enumerate(access.coordinates)
     )
     corners = ((x0, y1), (x1, y1), (x1, y0), (x0, y0))
-    values = [access.fetch(corner, as_float, [channel])[0] for corner in corners]
-    return _deliver(machine, instruction, values)
+    as_float = instruction.types[0] == "f32"
+    return _deliver(machine, instruction, [sampler.fetch(corner, as_float, [channel])[0] for corner in corners])
 
 
 _QUERIES = {
@@ -126,7 +250,7 @@ def _surface_place(
     """
     e = machine.emitter
     descriptor = Descriptor(machine, handle)
-    dimensions, layered = _geometry(machine, instruction)
+    dimensions, layered = _geometry(instruction)
     rest = list(coordinates)
     texel = e.mul(descriptor.get("component_bytes"), descriptor.get("channels"))
     limits = [

@@ -335,6 +335,15 @@ class LaneMachine(Structures):
         result = e.emit("i64", 1, f"call i64 {function.text}(ptr %block, i32 %thread, {', '.join(wide)})")
         return e.resize(result, result_bits) if result_bits else None
 
+    def texture(self, form: int, words: Sequence[Value]) -> list[Value]:
+        e = self.emitter
+        block = Value("ptr", self.allocate(f"[{len(words) + 4} x i32]"))
+        for index, word in enumerate(words):
+            e.line(f"store {word.typed}, {self.offset(block, 4 * index).typed}")
+        address = self.number_of(block)
+        self.service("texture", [address, e.const("i64", 1), e.const("i64", 1), e.const("i64", form)])
+        return [self.read(block, "i32", 4 * (len(words) + index)) for index in range(4)]
+
     def blocks_of_cluster(self) -> Value:
         x, y, z = (self.cluster_size(axis) for axis in range(3))
         return self.emitter.mul(self.emitter.mul(x, y), z)

@@ -178,6 +178,9 @@ void run_fill(const cuttle_record_fill *record);
 /* services.c */
 const uint64_t *service_addresses(void);
 
+/* texture.c */
+uint64_t service_texture(cuttle_block *block, uint32_t thread, uint64_t columns, uint64_t active, uint64_t stride, uint64_t form);
+
 /* text.c */
 enum text_channel { TEXT_STDOUT = 1, TEXT_STDERR = 2 };
 void text_write(enum text_channel channel, const char *bytes, size_t count);

@@ -116,6 +116,7 @@ __attribute__((constructor)) static void fill_table(void)
     table[CUTTLE_SERVICE_FREE] = (uint64_t)(uintptr_t)service_free;
     table[CUTTLE_SERVICE_GLOBALTIMER] = (uint64_t)(uintptr_t)service_globaltimer;
     table[CUTTLE_SERVICE_NANOSLEEP] = (uint64_t)(uintptr_t)service_nanosleep;
+    table[CUTTLE_SERVICE_TEXTURE] = (uint64_t)(uintptr_t)service_texture;
     table[CUTTLE_SERVICE_CLOCK] = (uint64_t)(uintptr_t)service_clock;
 }
 
