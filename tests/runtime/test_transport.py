@@ -332,3 +332,40 @@ def test_a_kernel_that_cannot_be_compiled_fails_when_launched(client: FakeClient
     client.wait(client.launch(client.kernel(module, "good"), 1, 32, pack("<Q", memory)))
     assert client.shared.read(memory, 8) == pack("<Q", 77)
     client.wait(client.launch(client.kernel(module, "stub"), 1, 32, b""), refused=218)
+
+
+def test_what_is_not_the_programs_to_free_stays(client: FakeClient) -> None:
+    """Found by fuzzing: an asynchronous free of the kernels' heap, and a reset of context 0, left books that ended in KeyError."""
+    mine = client.allocate(4096)
+    client.wait(client.fill(mine, 3))  # starts the executor, which has a heap
+    variable = client.ok("GLOBAL_GET", client.load(PTX), payload=b"table")[0]
+    # The heap begins somewhere among the first pages of the arena.
+    near = [wire.ARENA_BASE + 4096 + 512 * step for step in range(64)]
+    for address in (variable, variable + 4, 1, *(place for place in near if place != mine)):
+        assert client.request("MEM_FREE", address)[0] == 1
+        client.put(wire.RECORD_FREE_ASYNC, wire.RECORD_FREE_ASYNC_FORMAT, address)
+    for name in ("DEVICE_RESET", "CONTEXT_DESTROY"):
+        assert client.request(name, 0)[0] == 201
+    assert client.ok("POINTER_RANGE", variable)[2] == 3  # a module's variable still
+    client.copy(client.allocate(4096), 0x1000, 64)
+    assert client.wait_sticky() == 700
+    client.ok("DEVICE_RESET", 1)
+    client.wait(client.fill(client.allocate(4096), 3))
+    assert "nothing to free" in client.said()
+
+
+def test_mapped_memory_outlives_its_context_and_is_not_freed_by_address(client: FakeClient) -> None:
+    size = 2 << 20
+    free = client.ok("MEM_INFO")[0]
+    address = client.ok("ADDRESS_RESERVE", size, 0, 0)[0]
+    physical = client.ok("PHYSICAL_CREATE", size)[0]
+    client.ok("PHYSICAL_MAP", address, size, 0, physical)
+    assert client.request("MEM_FREE", address)[0] == 1
+    client.put(wire.RECORD_FREE_ASYNC, wire.RECORD_FREE_ASYNC_FORMAT, address)
+    client.ok("DEVICE_RESET", 1)
+    assert client.ok("POINTER_RANGE", address)[0] == address
+    client.wait(client.fill(address, 5))
+    client.ok("PHYSICAL_UNMAP", address, size)
+    client.ok("PHYSICAL_RELEASE", physical)
+    client.ok("ADDRESS_FREE", address, size)
+    assert client.ok("MEM_INFO")[0] <= free and client.request("POINTER_RANGE", address)[0] == 1

@@ -345,11 +345,13 @@ class Dispatcher:
     def _free(self, address: int, stream: int) -> None:
         memory = self.session.memory
         allocation = memory.at(address)
-        if allocation is not None:
-            if allocation.pool:
-                self.session.pools.freed(allocation)
-            allocation.stream = stream
-            memory.free_later(allocation, self._device.position)
+        if allocation is None or not allocation.freeable:
+            say(f"nothing to free at {address:#x}: it is not the start of an allocation")
+            return
+        if allocation.pool:
+            self.session.pools.freed(allocation)
+        allocation.stream = stream
+        memory.free_later(allocation, self._device.position)
 
     def _value_is_there(self, record: bytes) -> bool:
         """CUstreamWaitValue_flags: 0 >= (cyclic), 1 ==, 2 and, 3 nor."""

@@ -27,9 +27,9 @@ LARGE_BYTES = 4 << 20
 
 
 class Allocation:
-    """A part of the arena. `bytes` is what was asked for, `reserved` what it takes."""
+    """A part of the arena. `bytes` is what was asked for, `reserved` what it takes; `mapped`: addresses of virtual memory."""
 
-    __slots__ = ("address", "bytes", "context", "flags", "identifier", "kind", "pool", "reserved", "stream")
+    __slots__ = ("address", "bytes", "context", "flags", "identifier", "kind", "mapped", "pool", "reserved", "stream")
 
     def __init__(
         self, address: int, size: int, reserved: int, kind: int, context: int, flags: int, identifier: int, pool: int
@@ -43,6 +43,12 @@ class Allocation:
         self.identifier = identifier
         self.pool = pool
         self.stream = 0
+        self.mapped = False
+
+    @property
+    def freeable(self) -> bool:
+        """Whether the program may free it by its address; the rest goes with what it belongs to."""
+        return self.kind in (DEVICE, MANAGED, PINNED, POOL) and not self.mapped
 
 
 class DeviceMemory:
@@ -175,6 +181,7 @@ class DeviceMemory:
         self._cover(address, size)
         self._identifier += 1
         allocation = Allocation(address, size, size, kind, context, 0, self._identifier, 0)
+        allocation.mapped = True
         self._allocations[address] = allocation
         insort(self._starts, address)
         return allocation
@@ -193,7 +200,8 @@ class DeviceMemory:
         self._shared.forget(address, size)
 
     def of_context(self, context: int) -> list[Allocation]:
-        return [one for one in self._allocations.values() if one.context == context]
+        """What goes with a context; mapped addresses stay until they are unmapped."""
+        return [one for one in self._allocations.values() if one.context == context and not one.mapped]
 
     def trim(self) -> None:
         """Gives the pages of idle ranges back to the system."""

@@ -12,6 +12,7 @@ from cuttle.abi import wire_layout as wire
 from cuttle.device.base import Device, Fault
 from cuttle.device.shared import SharedMemory
 from cuttle.runtime import memory as memory_kinds
+from cuttle.runtime import results
 from cuttle.runtime.memory import Allocation, DeviceMemory
 from cuttle.runtime.messages import say
 from cuttle.runtime.pools import Pools
@@ -193,7 +194,12 @@ class Session:
         self.shared.status.u32[word] = (self.shared.status.u32[word] + 1) & 0xFFFF_FFFF
 
     def reset(self, context: int) -> None:
-        """Destroys what belongs to a context. A lost context comes back to life with a fresh executor."""
+        """Destroys what belongs to a context. A lost context comes back to life with a fresh executor.
+
+        Raises INVALID_CONTEXT for number 0, which is nobody's context: the heap and libraries' variables stand under it.
+        """
+        if not context:
+            raise CudaError(results.INVALID_CONTEXT, "0 is no context")
         if self.sticky:
             self.device.reset()
             self.order.clear()

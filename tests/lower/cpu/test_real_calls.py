@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.lower.cpu.kernels import check, entry
+from cuttle.errors import PtxError
+from cuttle.lower.cpu.compile_kernel import compile_kernel
+from cuttle.lower.cpu.options import CompileOptions
+from cuttle.ptx.parser import parse_module
+from tests.lower.cpu.kernels import HEADER, check, entry
 
 U32 = np.uint32
 
@@ -54,3 +58,22 @@ def handles() -> list[int]:
     from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_BASE
 
     return [FUNCTION_HANDLE_BASE, FUNCTION_HANDLE_BASE | 1]
+
+
+MISMATCHES = {
+    "direct": "call (%r3), second, (%t);",
+    "too many": "call (%r3), second, (%t, %wide, %r1, %r1);",
+    "pointer": "mov.u64 %d1, second; { shape: .callprototype (.reg .u32 s) _ (.reg .u32 i); call (%r3), %d1, (%t, %t), shape; }",
+    "targets": "mov.u64 %d1, second; { list: .calltargets second; call (%r3), %d1, (%t), list; }",
+}
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["vectors", "plain"])
+@pytest.mark.parametrize("call", MISMATCHES.values(), ids=MISMATCHES.keys())
+def test_another_number_of_arguments_is_refused(call: str, plain: bool) -> None:
+    """Found by fuzzing. With too few, the callee would read what the stack holds; ptxas refuses such calls, too."""
+    module = parse_module(HEADER + entry(call + "st.global.u32 [%wide], %r3; ret;", before=CALLEES))
+    options = CompileOptions(plain=plain, optimization=0, block_shape=(32, 1, 1))
+    with pytest.raises(PtxError) as error:
+        compile_kernel(module, "k", options)
+    assert error.value.code == "PTX-0207" and "takes" in error.value.message

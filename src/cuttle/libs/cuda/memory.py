@@ -21,7 +21,7 @@ def mem_alloc(session: Session, size: int, kind: int, flags: int, alignment: int
 def mem_free(session: Session, address: int) -> None:
     """The client has waited for all work before. Frees memory of pools too."""
     allocation = session.memory.at(address)
-    if allocation is None or allocation.kind in (kinds.MODULE, kinds.ARRAY, kinds.REGISTERED, kinds.INTERNAL):
+    if allocation is None or not allocation.freeable:
         raise CudaError(results.INVALID_VALUE, f"{address:#x} is not the start of an allocation")
     _free(session, allocation)
 

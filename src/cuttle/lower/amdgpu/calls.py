@@ -13,6 +13,7 @@ from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.abi.ptx_isa.refused_on_amdgpu import PRINTF_ARGUMENTS
 from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, function_symbol
 from cuttle.lower.emit import Value
+from cuttle.lower.ops.called_formals import formals_of
 from cuttle.lower.passes.graph import Node, SsaOperand, ValueRef
 from cuttle.ptx.ir import Function, Immediate, Prototype, Symbol, matches_call
 
@@ -97,15 +98,9 @@ def emit_function_call(nodes: NodeWriter, node: Node) -> None:
     shape = node.call
     assert shape is not None
     writer, plan, e = nodes.writer, nodes.plan, nodes.emitter
-    formals: Function | Prototype | None
-    if shape.callee is not None:
-        formals = plan.module.functions.get(plan.module.aliases.get(shape.callee, shape.callee))
-        if formals is None or formals.statements is None:
-            nodes.machine.refuse(f"the function {shape.callee} has no body")
-    else:
-        formals = plan.graph.function.prototypes.get(shape.prototype or "")
-        if formals is None:
-            nodes.machine.refuse("an indirect call without a prototype")
+    formals = formals_of(
+        plan.module, plan.graph.function, node.instruction, shape.callee, shape.prototype, len(shape.arguments)
+    )
     results_at = aligned_end(formals.parameters)
     frame = writer.allocate(f"[{max(results_at + aligned_end(formals.results), 16)} x i8]", 16)
     base = frame.rpartition(" ")[2]

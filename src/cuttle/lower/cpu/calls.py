@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, uniform
 from cuttle.lower.emit import Value
+from cuttle.lower.ops.called_formals import formals_of
 from cuttle.lower.passes.graph import Node, SsaOperand
 from cuttle.lower.passes.shape import LANES
 from cuttle.ptx.ir import Function, Parameter, Prototype, Symbol, matches_call
@@ -71,16 +72,9 @@ def emit_function_call(writer: NodeWriter, node: Node) -> None:
     shape = node.call
     assert shape is not None
     plan = writer.plan
-    formals: Function | Prototype | None
-    if shape.callee is not None:
-        formals = plan.module.functions.get(plan.module.aliases.get(shape.callee, shape.callee))
-        if formals is None or formals.statements is None:
-            writer.machine.refuse(f"the function {shape.callee} has no body")
-    else:
-        formals = plan.graph.function.prototypes.get(shape.prototype or "")
-        if formals is None:
-            writer.machine.refuse("an indirect call without a prototype")
-    assert formals is not None
+    formals = formals_of(
+        plan.module, plan.graph.function, node.instruction, shape.callee, shape.prototype, len(shape.arguments)
+    )
     top = end_of_stack(writer)
     first = 0 if shape.callee is not None else 1
     operands = list(node.operands[first:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.called_formals import formals_of
 from cuttle.lower.plain.lane_machine import LaneMachine
 from cuttle.lower.plain.lane_record import BASE_AT, EXITED, PC_AT, STATUS_AT
 from cuttle.lower.plain.program import FORMALS_AT, STACK_END_AT, Step, end_of
@@ -24,24 +25,13 @@ from cuttle.ptx.ir import (
 STACK_FAULT, BAD_TARGET_FAULT = 5, 7
 
 
-def formals_of(machine: LaneMachine, step: Step) -> Function | Prototype:
+def formals_of_step(machine: LaneMachine, step: Step) -> Function | Prototype:
     """What a call's arguments and results are laid out by."""
     target = step.instruction.call
     assert target is not None
-    formals: Function | Prototype | None
-    if isinstance(target.callee, Symbol):
-        formals = machine.program.module.functions.get(machine.program.resolve(target.callee.name))
-        if formals is None or formals.statements is None:
-            machine.refuse(f"the function {target.callee.name} has no body")
-    else:
-        formals = machine.activation.function.prototypes.get(target.prototype or "")
-        names = machine.activation.function.call_targets.get(target.prototype or "", ())
-        if formals is None and names:
-            formals = machine.program.module.functions.get(machine.program.resolve(names[0]))
-        if formals is None:
-            machine.refuse("an indirect call without a prototype")
-    assert formals is not None
-    return formals
+    callee = target.callee.name if isinstance(target.callee, Symbol) else None
+    caller = machine.activation.function
+    return formals_of(machine.program.module, caller, step.instruction, callee, target.prototype, len(target.arguments))
 
 
 def driver_function(step: Step, machine: LaneMachine) -> str | None:
@@ -65,7 +55,7 @@ def write_call(machine: LaneMachine, step: Step) -> None:
         if result is not None and target.results:
             put_result(machine, target.results[0], result)
         return
-    formals = formals_of(machine, step)
+    formals = formals_of_step(machine, step)
     new_base = end_of_stack(machine)
     callee = machine.offset(Value("ptr", "%mine"), new_base)
     # The largest activation that may follow must fit.
@@ -77,7 +67,7 @@ def write_call(machine: LaneMachine, step: Step) -> None:
     machine.service("trap", [e.const("i64", STACK_FAULT), e.const("i64", step.instruction.location.line)])
     e.line("unreachable")
     machine.mark(room)
-    for operand, parameter in zip(target.arguments, formals.parameters, strict=False):
+    for operand, parameter in zip(target.arguments, formals.parameters, strict=True):
         put_argument(machine, operand, parameter, machine.offset(callee, FORMALS_AT + parameter.offset))
     e.line(f"store i32 {step.number + 1}, {callee.typed}")
     e.line(f"store i32 %base.short, {machine.offset(callee, 4).typed}")
@@ -171,7 +161,7 @@ def write_return_of_call(machine: LaneMachine, step: Step) -> None:
     assert target is not None
     if driver_function(step, machine) is not None:
         return
-    e, formals = machine.emitter, formals_of(machine, step)
+    e, formals = machine.emitter, formals_of_step(machine, step)
     callee = machine.offset(Value("ptr", "%mine"), end_of_stack(machine))
     results_at = FORMALS_AT + end_of(formals.parameters)
     # A call may name a result that the function does not have: nobody may look at it.
