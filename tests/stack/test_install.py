@@ -218,12 +218,33 @@ def test_killed_in_the_middle_of_a_download(server: ReleaseServer, tmp_path: Pat
     assert int(server.requests[-1]["Range"].removeprefix("bytes=").removesuffix("-")) > 0
 
 
+def test_commands_that_only_read_settle_first(server: ReleaseServer, tmp_path: Path) -> None:
+    """Killed while the old folder was out of the way: whoever looks next sees the new one."""
+    asset = server.asset()
+    root = Root(tmp_path / "stack")
+    install(root, asset)
+    folder = root.path / "zluda-v6-preview.69"
+    (folder / "zluda/nvml.dll").write_bytes(b"bad")
+    shutil.copytree(root.path, tmp_path / "copy")
+    steps = steps_of(lambda root: install(root, asset), tmp_path / "copy")
+    killed(steps.index("moved the old folder away"), lambda root: install(root, asset), root.path)
+    assert not folder.exists()
+    assert Root(root.path).settle_leftovers() == "finished"
+    assert folder.exists()
+    assert Root(root.path).settle_leftovers() == ""
+
+
 def test_one_at_a_time(server: ReleaseServer, tmp_path: Path) -> None:
     root = Root(tmp_path / "stack")
     with root.locked():
         with pytest.raises(StackError) as caught, Root(root.path).locked():
             pass
+        # Who only reads does not wait: somebody is at work.
+        (root.path / "journal.json").write_bytes(b'{"state": "unpacking", "staging": "x"}')
+        assert Root(root.path).settle_leftovers() == ""
+        assert (root.path / "journal.json").exists()
     assert caught.value.code == "STK-0402"
+    assert Root(root.path).settle_leftovers() == "rolled back"
 
 
 @pytest.mark.parametrize(

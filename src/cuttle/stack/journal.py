@@ -219,6 +219,18 @@ class Root:
                 raise StackError("STK-0402", f"{self.path} is in use by another process") from None
             yield self.recover()
 
+    def settle_leftovers(self) -> str:
+        """For commands that only read: finishes or undoes what a killed process left, unless somebody is at work right now."""
+        if not (self.path / "journal.json").exists():
+            return ""
+        try:
+            with self.locked() as recovered:
+                return recovered
+        except StackError as error:
+            if error.code == "STK-0402":
+                return ""
+            raise
+
     def installed(self) -> Installed:
         """What is installed; nothing if there is no record. Raises STK-0403."""
         record = read_record(self.path / "installed.json", Installed) or Installed()

@@ -31,6 +31,7 @@ def cuttle_in_place(variables: Mapping[str, str], build: bool = False) -> Engine
 
 def engine_in_place(name: str | None, root: Root, variables: Mapping[str, str], build: bool = False) -> EngineInPlace:
     """The engine of this name; without one the engine that was installed last, else Cuttle's own. Raises STK-0405, STK-0603."""
+    root.settle_leftovers()
     chosen = name or root.installed().engine or "cuttle"
     engine = cuttle_in_place(variables, build) if chosen == "cuttle" else zluda_in_place(root)
     if not engine.files():

@@ -100,6 +100,7 @@ def command(
         return listing([load(name) for name in CHANNELS] if manifest_path is None else [load("", manifest_path)])
     manifest = load(channel, manifest_path)
     root = Root(root_path or default_root())
+    root.settle_leftovers()
     machine = known_machine(root)
     if machine.platform != this_platform():
         raise StackError("STK-0703", f"the stored scan is of a {machine.platform} machine")

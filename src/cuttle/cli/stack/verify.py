@@ -22,6 +22,7 @@ from cuttle.stack.journal import Root
 def command(style: Style, names: tuple[str, ...], root_path: Path | None) -> Result:
     """Compare every installed file with its SHA-256; exit 1 if some are missing or changed."""
     root = Root(root_path or default_root())
+    root.settle_leftovers()
     result = verify(root, names)
     found = result.differences
     rows = []
