@@ -23,3 +23,9 @@ def server() -> Iterator[ReleaseServer]:
     )
     yield served
     served.close()
+
+
+@pytest.fixture
+def own_cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks of folders go into one of the test's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

@@ -16,6 +16,8 @@ from cuttle.stack.stage import RECORD_NAME, read_record, stage, unstage
 from tests.stack.killing import killed_at
 from tests.stack.release_server import release_zip
 
+pytestmark = pytest.mark.usefixtures("own_cache_folder")
+
 STEPS_AT_MOST = 18
 
 

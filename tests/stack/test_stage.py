@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from cuttle.errors import StackError
+from cuttle.stack.file_lock import folder_lock
 from cuttle.stack.stage import RECORD_NAME, TEMPORARY, read_record, stage, unstage
 from tests.stack.killing import killed_at
+
+pytestmark = pytest.mark.usefixtures("own_cache_folder")
 
 NAMES = ("nvcuda.dll", "cublas64_12.dll", "nvml.dll")
 
@@ -265,3 +268,39 @@ def test_records_of_others(engine: list[Path], tmp_path: Path, content: bytes) -
         assert caught.value.code == "STK-0505"
     assert (tmp_path / "x").exists()
     assert not (tmp_path / "program" / TEMPORARY).exists()
+
+
+def test_several_at_once(engine: list[Path], tmp_path: Path) -> None:
+    """Programs that are started together stage together: each finds all libraries, and nobody takes another's away."""
+    folder = tmp_path / "program"
+    folder.mkdir()
+    children = []
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                stage(folder, "zluda", "v6", engine)
+                code = 0 if all((folder / name).exists() for name in NAMES) else 2
+            finally:
+                os._exit(code)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
+    assert {path.name for path in folder.iterdir()} == {*NAMES, RECORD_NAME}
+
+
+def test_a_lock_that_is_never_freed(tmp_path: Path) -> None:
+    with folder_lock(tmp_path, locks=tmp_path / "locks"):
+        with folder_lock(tmp_path / "other", 0.1, tmp_path / "locks"):
+            pass
+        with pytest.raises(StackError) as caught, folder_lock(tmp_path, 0.1, tmp_path / "locks"):
+            pass
+    assert caught.value.code == "STK-0402"
+    with folder_lock(tmp_path, 0.1, tmp_path / "locks"):
+        pass
+
+
+def test_no_place_for_locks(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with folder_lock(tmp_path, locks=tmp_path / "file" / "locks"):
+        pass

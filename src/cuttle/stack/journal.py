@@ -19,6 +19,7 @@ import msgspec
 
 from cuttle.errors import StackError
 from cuttle.stack.archive import safe_path
+from cuttle.stack.file_lock import try_lock
 
 SCHEMA = 1
 MOST_RECORD_BYTES = 64 << 20
@@ -145,18 +146,6 @@ def _check(component: Component) -> None:
         raise StackError("STK-0403", f"record of {component.folder}: {error.message}") from None
 
 
-def _lock(descriptor: int) -> None:
-    """Takes the lock or raises OSError; the system frees it when the process ends, however it ends."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def _unlink(path: Path) -> None:
     """Removes a file, read-only ones of Windows too."""
     try:
@@ -214,7 +203,7 @@ class Root:
             raise write_error(error, self.path) from None
         with file:
             try:
-                _lock(file.fileno())
+                try_lock(file.fileno())
             except OSError:
                 raise StackError("STK-0402", f"{self.path} is in use by another process") from None
             yield self.recover()

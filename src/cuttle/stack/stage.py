@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from cuttle.errors import StackError
+from cuttle.stack.file_lock import folder_lock
 from cuttle.stack.journal import encode, write_atomically, write_error
 from cuttle.stack.manifest import hash_file
 
@@ -101,8 +102,13 @@ def _existing(folder: Path) -> dict[str, str]:
 def stage(folder: Path, engine: str, version: str, sources: Sequence[Path], step: Step = no_step) -> StageResult:
     """Places libraries in `folder`; all of them or, if it cannot, none.
 
-    Raises STK-0501 (a file is in the way), STK-0503 (not writable), STK-0505, STK-0506 (another engine is staged), STK-0603 (no libraries).
+    Several at once wait for each other. Raises STK-0501 (a file is in the way), STK-0503 (not writable), STK-0505, STK-0506 (another engine is staged), STK-0603 (no libraries).
     """
+    with folder_lock(folder):
+        return _stage(folder, engine, version, sources, step)
+
+
+def _stage(folder: Path, engine: str, version: str, sources: Sequence[Path], step: Step) -> StageResult:
     if not sources:
         raise StackError("STK-0603", f"the engine {engine} has no libraries here")
     if not folder.is_dir():
@@ -115,7 +121,7 @@ def stage(folder: Path, engine: str, version: str, sources: Sequence[Path], step
         raise StackError("STK-0603", f"{error.filename}: {error.strerror}") from None
     record = read_record(folder)
     if record is not None and record.state == "placing":
-        unstage(folder, step)
+        _unstage(folder, step)
         record = None
     if record is not None:
         if (record.engine, record.version) != (engine, version):
@@ -125,7 +131,7 @@ def stage(folder: Path, engine: str, version: str, sources: Sequence[Path], step
         if in_place:
             return StageResult(str(folder), engine, version, [], [], [file.name for file in files])
         # Files are missing, were changed, or the engine was rebuilt.
-        if changed := unstage(folder, step).kept:
+        if changed := _unstage(folder, step).kept:
             raise StackError("STK-0504", f"{folder / changed[0]} was changed since it was staged")
     return _place(folder, engine, version, sources, files, step)
 
@@ -193,7 +199,7 @@ def _place_one(source: Path, target: Path, temporary: Path, step: Step) -> None:
 def _undo(folder: Path, step: Step) -> None:
     """Takes back a stage that failed; what cannot be taken back now stays recorded."""
     with contextlib.suppress(StackError, OSError):
-        unstage(folder, step)
+        _unstage(folder, step)
 
 
 def unstage(folder: Path, step: Step = no_step) -> StageResult:
@@ -201,6 +207,11 @@ def unstage(folder: Path, step: Step = no_step) -> StageResult:
 
     Raises STK-0502 (nothing is staged), STK-0503, STK-0505.
     """
+    with folder_lock(folder):
+        return _unstage(folder, step)
+
+
+def _unstage(folder: Path, step: Step) -> StageResult:
     record = read_record(folder)
     if record is None:
         raise StackError("STK-0502", f"nothing is staged in {folder}")
