@@ -8,7 +8,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tools import generate_docs, generate_driver, generate_rdna_docs, generate_stack_docs, generate_wire  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
+from tools import (  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
+    generate_docs,
+    generate_driver,
+    generate_rdna_docs,
+    generate_stack_docs,
+    generate_support_docs,
+    generate_wire,
+)
 
 
 def generated_files() -> dict[str, str]:
@@ -19,6 +26,7 @@ def generated_files() -> dict[str, str]:
         **generate_driver.files(),
         **generate_docs.documents(),
         **generate_stack_docs.documents(),
+        **generate_support_docs.documents(),
         "docs/reference/rdna-instructions.md": generate_rdna_docs.instructions_page(),
     }
 

@@ -1,4 +1,4 @@
-"""Writes a PTX file test for each pure root opcode and each refused one: tests/ptx/<family>/<opcode>.ptx.
+"""Writes a PTX file test for each pure root opcode and each refused one: src/cuttle/selftest/files/<family>/<opcode>.ptx.
 
     python tools/generate_op_files.py
 
@@ -21,10 +21,10 @@ from cuttle.abi.ptx_isa.row import Opcode
 from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.lower.ops.forms import Form, inputs, synthesise
 
-TESTS = Path(__file__).resolve().parents[1] / "tests" / "ptx"
+TESTS = Path(__file__).resolve().parents[1] / "src" / "cuttle" / "selftest" / "files"
 PURE = ("arithmetic", "integer", "floating", "logic", "comparison", "conversion", "video")
 BY_HAND = ("cvta", "isspacep")
-GOLDEN = TESTS.parents[1] / "src" / "cuttle" / "sweep" / "recordings" / "golden_ptx.xz"
+GOLDEN = TESTS.parents[1] / "sweep" / "recordings" / "golden_ptx.xz"
 NEWER = ("clmad",)  # no GPU of its generation to record on: the expectation is the manual's definition
 ROWS, FORMS = 8, 4
 SLOT = 8

@@ -1,6 +1,6 @@
-"""Records what an NVIDIA GPU answers for the PTX file tests (`tests/ptx/*/*.ptx`), into their `//: expect` lines.
+"""Records what an NVIDIA GPU answers for the PTX file tests (`src/cuttle/selftest/files/*/*.ptx`), into their `//: expect` lines.
 
-    python3 tests/ptx/run_files.py --alone FILE... > results.jsonl     # on the machine with the GPU, standard library only
+    python3 src/cuttle/selftest/run_files.py --alone FILE... > results.jsonl     # on the machine with the GPU, standard library only
     python3 tools/record_files.py results.jsonl                        # here: rewrites the expectations of these files
 
 A file whose kernel faults or does not end gets `//: expect fault ...` or `//: expect hang`.
@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1] / "tests" / "ptx"
+TESTS = Path(__file__).resolve().parents[1] / "src" / "cuttle" / "selftest" / "files"
 PER_LINE = 16
 
 

@@ -1,6 +1,6 @@
 """CUDA programs that check their own results and are not recorded on hardware.
 
-The instructions that they use are: see tests/ptx/barrier, tests/ptx/asynchronous and tests/ptx/memory.
+The instructions that they use are: see src/cuttle/selftest/files (barrier, asynchronous, memory).
 """
 
 from __future__ import annotations

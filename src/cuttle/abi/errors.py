@@ -2,7 +2,7 @@
 
 Families: `PTX-01xx` syntax, `PTX-02xx` names, `PTX-03xx` limits and unsupported forms, `PTX-04xx` linking, `PTX-05xx` refused, `PTX-06xx` refused on AMD GPUs, `CON-xxxx`
 containers (fat binaries, ELF, PE), `SWP-xxxx` sweeps, `API-xxxx` CUDA functions, `CLI-xxxx` commands, `DEV-xxxx` devices,
-`STK-xxxx` the AMD stack manager.
+`STK-xxxx` the AMD stack manager, `STS-xxxx` self-tests.
 A code never changes its meaning and is never reused.
 """
 
@@ -352,6 +352,20 @@ ERRORS: tuple[ErrorRow, ...] = (
         "Kernels hold addresses of the program's device memory, so the GPU's memory must lie at the same ones. This HIP library cannot do that "
         "(virtual memory management is missing or does not take the address).",
         "HIP 6 or later on Linux should; CUTTLE_HIP_LIBRARY chooses another library. CUTTLE_DEVICE=cpu works everywhere.",
+    ),
+    # -- self-tests ---------------------------------------------------------------------------------------------
+    ErrorRow(
+        "STS-0101",
+        "unreadable report",
+        "The file is no report of `cuttle selftest`, or says what cannot be: the message has the place.",
+        "Reports are taken as they were written, not edited.",
+    ),
+    ErrorRow("STS-0102", "report not written", "The report of a self-test cannot be written there.", "--output names another folder."),
+    ErrorRow(
+        "STS-0201",
+        "tests failed",
+        "Tests of `cuttle selftest` gave other results than an NVIDIA GPU, or did not end well.",
+        "Please send the report: it names the tests and what came out, and nobody.",
     ),
     # -- sweeps -------------------------------------------------------------------------------------------------
     ErrorRow(

@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "compile": ("cuttle.cli.compile", "Show what a PTX file becomes: IR, LLVM, assembly"),
     "stack": ("cuttle.cli.stack", "Set up, check and run CUDA on AMD GPUs: engines, HIP, libraries"),
     "sweep": ("cuttle.cli.sweep", "Hold instructions against what an NVIDIA GPU answers"),
+    "selftest": ("cuttle.cli.selftest", "Test a device of this machine and write a report: for owners of AMD GPUs"),
     "explain": ("cuttle.cli.explain", "Explain an error code or a knob"),
 }
 

@@ -343,7 +343,17 @@ def hipMemcpyDtoHAsync(r: Runtime, to: int, source: int, size: int, stream: int)
     if not to:
         raise Refused(hip.INVALID_VALUE)
     r.region(source, size)
-    r.stream(stream).work.append(lambda: ctypes.memmove(to, r.read(source, size), size) and None)
+    flip = os.environ.get("FAKE_HIP_BEHAVIOUR") == "flips a bit"
+
+    def run() -> None:
+        data = bytearray(r.read(source, size))
+        if flip and size == PIECE:
+            # Of one word in 64, the lowest bit of each byte.
+            for at in range(0, size, 256):
+                data[at : at + 4] = bytes(byte ^ 1 for byte in data[at : at + 4])
+        ctypes.memmove(to, bytes(data), size)
+
+    r.stream(stream).work.append(run)
 
 
 def hipMemcpyDtoDAsync(r: Runtime, to: int, source: int, size: int, stream: int) -> None:

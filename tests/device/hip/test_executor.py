@@ -21,12 +21,12 @@ from cuttle.lower.amdgpu.compile_kernel import compile_kernel
 from cuttle.lower.amdgpu.options import AmdgpuOptions
 from cuttle.lower.cpu.image_file import pack_image
 from cuttle.ptx.parser import parse_module
+from cuttle.selftest.run_files import read_file
 from tests.device.hip.builds import run_python
 from tests.device.rdna.test_device import ADD, HEAD, SPIN, TRAP
 from tests.device.ring import Machine
 from tests.programs.programs import PROGRAMS
 from tests.programs.test_programs import RUN_TIMEOUT_S, build, recorded
-from tests.ptx.run_files import read_file
 from tests.ptx.test_files import FOLDER, run
 
 pytestmark = pytest.mark.device

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from struct import pack
 from typing import Any
@@ -88,8 +89,17 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def choose(which: str) -> Callable[[SharedMemory, int, int], HipDevice]:
-    """What makes the device of `hip` (the first GPU that can be used) or `hip:N`.
+@dataclass(frozen=True, slots=True)
+class ChosenGpu:
+    """A GPU that Cuttle runs on: the HIP library that sees it, that library's version, and its report of the GPU."""
+
+    library: str
+    version: str
+    gpu: dict[str, Any]
+
+
+def choose_gpu(which: str) -> ChosenGpu:
+    """The GPU of `hip` (the first that can be used) or `hip:N`.
 
     Raises NoAmdDevice if there is no HIP or no GPU, and the GPU's own error if Cuttle does not support it.
     """
@@ -103,11 +113,16 @@ def choose(which: str) -> Callable[[SharedMemory, int, int], HipDevice]:
     if not gpu["supported"]:
         error = gpu["error"]
         raise DeviceError(error["code"], error["message"], hint=error["hint"])
-    major = int(chosen["version"].partition(".")[0])
+    return ChosenGpu(chosen["path"], chosen["version"], gpu)
+
+
+def choose(which: str) -> Callable[[SharedMemory, int, int], HipDevice]:
+    """What makes the device of `hip` or `hip:N`; raises as `choose_gpu`."""
+    found = choose_gpu(which)
+    major = int(found.version.partition(".")[0])
     assert major in hip.MAJORS
-    path = chosen["path"]
 
     def make(shared: SharedMemory, workers: int, timeout_ms: int) -> HipDevice:
-        return HipDevice(shared, workers, timeout_ms, library=path, gpu=gpu, major=major)
+        return HipDevice(shared, workers, timeout_ms, library=found.library, gpu=found.gpu, major=major)
 
     return make

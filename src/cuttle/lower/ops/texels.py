@@ -202,7 +202,7 @@ class Sampler:
         return result
 
     def fetch_by_number(self, indices: Sequence[Value], as_float: bool, channels: Sequence[int]) -> list[Value]:
-        """Integer coordinates: 0 outside, where clamping was asked for as well (recorded, tests/ptx/texture/tex.ptx)."""
+        """Integer coordinates: 0 outside, where clamping was asked for as well (recorded, selftest/files/texture/tex.ptx)."""
         e = self.emitter
         outside: Value = e.const("i1", 0)
         bounded: list[Value] = []

@@ -1,7 +1,7 @@
 """Whether lanes of one warp may stand at different barriers at the same time.
 
 Hardware since Volta lets a warp arrive at a barrier when all its lanes that have not exited have come to one: a barrier with
-the same number, wherever in the program it stands (recorded on an H200, `tests/ptx/barrier`). Where the lanes of a warp are
+the same number, wherever in the program it stands (recorded on an H200, `selftest/files/barrier`). Where the lanes of a warp are
 all at one place, or the others have nothing but their end before them, the warp can stop there and then.
 """
 

@@ -1,7 +1,7 @@
 """Runs PTX file tests through whatever driver `libcuda.so.1` is: NVIDIA's on a GPU, Cuttle's client library elsewhere.
 
-    python3 tests/ptx/run_files.py FILE...         # one JSON line per file: {"file", "outcome", "device"}
-    python3 tests/ptx/run_files.py --alone FILE... # each file in a process of its own, which may fault or hang
+    python3 src/cuttle/selftest/run_files.py FILE...         # one JSON line per file: {"file", "outcome", "device"}
+    python3 src/cuttle/selftest/run_files.py --alone FILE... # each file in a process of its own, which may fault or hang
 
 Standard library only: the same script records the expectations (`tools/record_files.py`) and checks them.
 
@@ -286,10 +286,16 @@ def run_alone(path: str) -> dict[str, Any]:
     return {"file": path, "outcome": f"error {process.returncode}: {errors.decode()[-500:]}"}
 
 
+def tell(result: dict[str, Any]) -> None:
+    """A line for whoever started this."""
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--alone"]:
         for path in arguments[1:]:
-            print(json.dumps(run_alone(path)), flush=True)
+            tell(run_alone(path))
         return
     gpu = Gpu()
     for path in arguments:
@@ -298,7 +304,7 @@ def main(arguments: list[str]) -> None:
             outcome = gpu.run(read_file(Path(path)))
         except DriverError as error:
             outcome = f"fault {error}"
-        print(json.dumps({"file": path, "outcome": outcome, "device": gpu.name}), flush=True)
+        tell({"file": path, "outcome": outcome, "device": gpu.name})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""`cuttle selftest`: shows what a device can do, and writes the report that turns "emulated" into "verified on hardware"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from cuttle.cli.command_line import verb
+from cuttle.cli.devices import client_environment, require_client
+from cuttle.cli.launch import DEVICES
+from cuttle.cli.progress import StepBar
+from cuttle.cli.render import Style
+from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
+from cuttle.errors import CuttleError
+from cuttle.selftest.report import PARTS, SelftestReport, encode_report, markdown
+from cuttle.selftest.run import describe, run_selftest
+
+SHOWN = 40
+
+
+@verb("selftest")
+@click.option("--device", default="cpu", metavar="NAME", help=f"Device of `cuttle run`: {', '.join(DEVICES)}.")
+@click.option("--quick", is_flag=True, help="A selection of the tests; proves less.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="Only this part (default: all).")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("."), metavar="FOLDER",
+    help="Folder of the report (default: this one).",
+)  # fmt: skip
+def command(style: Style, device: str, quick: bool, parts: tuple[str, ...], output: Path) -> Result:
+    """Run Cuttle's tests on a device of this machine and write a report.
+
+    Programs, PTX files and instruction forms with results recorded on an NVIDIA H200; nothing else needs to be installed. The report names the
+    GPU, the versions and the results, and nobody. Exit code 1 if a test failed; what is refused says so itself and is no failure.
+    """
+    known = device in DEVICES and not device.endswith(":N")
+    if not known and not (device.startswith("hip:") and device[4:].isascii() and device[4:].isdigit()):
+        raise CuttleError("CLI-0104", f"there is no device {device}", hint=f"Devices: {', '.join(DEVICES)}.")
+    require_client()
+    about = describe(device)
+    bar = StepBar(style)
+    with bar.progress:
+        report = run_selftest(
+            about, client_environment(CUTTLE_DEVICE=device), quick=quick, parts=parts or PARTS, watch=bar.watch
+        )
+    written = write(report, output)
+    return result_of(report, written)
+
+
+def write(report: SelftestReport, folder: Path) -> list[Path]:
+    """The JSON file and its Markdown. Raises CuttleError STS-0102."""
+    name = f"cuttle-selftest-{report.target or 'cpu'}-{report.date}"
+    files = [folder / f"{name}.json", folder / f"{name}.md"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files[0].write_bytes(encode_report(report))
+        files[1].write_text(markdown(report), encoding="utf-8")
+    except OSError as error:
+        raise CuttleError("STS-0102", f"{folder}: {error.strerror}") from None
+    return files
+
+
+def result_of(report: SelftestReport, written: list[Path]) -> Result:
+    columns = ("part", "passed", "refused", "failed", "left out", "values compared", "seconds")
+    rows = [
+        (part.name, str(part.passed), str(part.refused), str(part.failed), str(part.left_out), f"{part.results:,}", f"{part.seconds:.0f}")
+        for part in report.parts
+    ]  # fmt: skip
+    failures = [trouble for part in report.parts for trouble in part.troubles if trouble.result == "fail"]
+    blocks: list[Table | Text | Remark] = [Table(columns, rows, frozenset(columns[1:]))]
+    if failures:
+        blocks.append(Table(("failed", "why"), [(trouble.name, trouble.reason) for trouble in failures[:SHOWN]]))
+    proof = f"verifies {report.verifies} on hardware" if report.verifies else f"evidence: {report.evidence}"
+    blocks.append(Text(f"{report.gpu}: {'all is well' if not failures else f'{len(failures)} tests failed'}; {proof}"))
+    blocks.append(Remark(f"cuttle: the report is in {written[0]} and {written[1].name}"))
+    data = {**msgspec.to_builtins(report), "files": [str(path) for path in written]}
+    if not failures:
+        return Result("selftest", data, blocks, exit_code=OK)
+    return Result("selftest", data, blocks, [Problem("STS-0201", f"{len(failures)} tests failed")], FINDINGS)
