@@ -163,3 +163,42 @@ def test_surfaces() -> None:
     assert surface.data.raw[:40] == bytes(range(40))
     run("sured.b.add.2d.u32.clamp", [[h] * 2, [0, 0], [0, 0], [1, 2]])
     assert surface.data.raw[:4] == (0x03020100 + 3).to_bytes(4, "little")
+
+
+# What `sust.p` was given on an H200, and what it made of each.
+STORED = [0, 0x3F800000, 0xBF800000, 0x40490FDB, 0x7F800000, 0xFF800000, 0x7FC00000, 0x42FE0000, 0x477FFF00, 0xCF000000, 0x3B808081,
+          0x33800000, 0x387FFFFF, 0x38800000, 1, 0x477FE000, 0xFFFFFFFF, 0xFF, 0x80, 0xFFFF, 0x80000000, 0x7FFFFFFF]  # fmt: skip
+HALVES = [0, 0x3C00, 0xBC00, 0x4248, 0x7C00, 0xFC00, 0x7E00, 0x57F0, 0x7BFF, 0xFBFF, 0x1C04,
+          1, 0x3FF, 0x400, 0, 0x7BFF, 0xFFFF, 0, 0, 0, 0x8000, 0x7FFF]  # fmt: skip
+
+
+def signed(bits: int) -> int:
+    return bits - (1 << 32) if bits >> 31 else bits
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("kind", [facts.KIND_UNSIGNED, facts.KIND_SIGNED, facts.KIND_FLOAT])
+def test_formatted_stores(size: int, kind: int) -> None:
+    if (size, kind) == (1, facts.KIND_FLOAT):
+        return  # there is no such format
+    count, top = len(STORED), 1 << 8 * size
+    surface = Texture(b"\x55" * (count * size * 2), count, component_bytes=size, channels=2, kind=kind)
+    run("sust.p.1d.b32.zero", [[surface.handle] * (count + 1), [*range(count), count], [*STORED, 0x11]])
+    got = [int.from_bytes(surface.data.raw[at : at + size], "little") for at in range(0, count * size * 2, size)]
+    wanted = {
+        facts.KIND_UNSIGNED: [min(value, top - 1) for value in STORED],
+        facts.KIND_SIGNED: [max(min(signed(value), top // 2 - 1), -top // 2) % top for value in STORED],
+        facts.KIND_FLOAT: HALVES if size == 2 else STORED,
+    }[kind]
+    assert got[::2] == wanted and got[1::2] == [0] * count
+
+
+def test_formatted_stores_of_vectors_and_reductions() -> None:
+    surface = Texture(bytes(64), 4, 4, component_bytes=1, channels=4)
+    run("sust.p.2d.v4.b32.clamp", [[surface.handle], [9], [2], [1], [300], [3], [0xFFFFFFFF]])
+    assert surface.data.raw[44:48] == bytes((1, 255, 3, 255))
+    for kind, least in ((facts.KIND_UNSIGNED, 5), (facts.KIND_SIGNED, 0xFFFFFFFE)):
+        numbers = Texture((5).to_bytes(4, "little") * 4, 4, kind=kind)
+        run("sured.p.min.1d.b32.trap", [[numbers.handle] * 2, [3, 3], [0xFFFFFFFE, 7]])
+        assert numbers.data.raw[12:16] == least.to_bytes(4, "little")
+        assert numbers.data.raw[:12] == (5).to_bytes(4, "little") * 3

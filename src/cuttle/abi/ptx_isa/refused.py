@@ -63,10 +63,9 @@ REFUSED: tuple[Refused, ...] = (
         "Resolve the image before CUDA reads it.",
     ),
     Refused(
-        "PTX-0509", "formatted surface access", ("sust p", "sured p"), "sust.p.2d.b32.trap [%l0, {%r0, %r1}], %r0;",
-        "sust.p and sured.p convert to the surface's format; CUDA's surface functions write bytes (sust.b), and no "
-        "CUDA compiler emits the other.",
-        "Use sust.b or sured.b.",
+        "PTX-0509", "formatted 64-bit reductions on surfaces", ("sured p b64",), "sured.p.min.2d.b64.trap [%l0, {%r0, %r1}], %l0;",
+        "ptxas takes sured.p with b64, but no surface has texels of one 64-bit number: there is nothing to compare with.",
+        "Use sured.b, which says what the bytes are.",
     ),
     Refused(
         "PTX-0510", "queries of other texturing modes", ("txq force_unnormalized_coords", "suq memory_layout"),

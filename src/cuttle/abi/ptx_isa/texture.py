@@ -24,10 +24,11 @@ ROWS: tuple[Opcode, ...] = (
         f"suld.b{_GEOMETRY}[.v2|.v4](.b8|.b16|.b32){_CLAMP}", f"suld.b{_GEOMETRY}[.v2].b64{_CLAMP}",
     ), since=("1.5", "sm_10"), section="9.7.11.1"),
     Opcode("sust", "texture", ": S T", "write", syntax=(
-        f"sust.b{_GEOMETRY}[.v2|.v4](.b8|.b16|.b32){_CLAMP}", f"sust.b{_GEOMETRY}[.v2].b64{_CLAMP}",
+        f"sust.b{_GEOMETRY}[.v2|.v4](.b8|.b16|.b32){_CLAMP}", f"sust.b{_GEOMETRY}[.v2].b64{_CLAMP}", f"sust.p{_GEOMETRY}[.v2|.v4].b32{_CLAMP}",
     ), since=("1.5", "sm_10"), section="9.7.11.2"),
     Opcode("sured", "texture", ": S T", "write", syntax=(
         f"sured.b(.add|.min|.max)(.1d|.2d|.3d)(.u32|.s32|.u64){_CLAMP}", f"sured.b(.min|.max)(.1d|.2d|.3d).s64{_CLAMP}", f"sured.b(.and|.or)(.1d|.2d|.3d).b32{_CLAMP}",
+        f"sured.p(.add|.min|.max|.and|.or)(.1d|.2d|.3d).b32{_CLAMP}",
     ), since=("2.0", "sm_20"), section="9.7.11.3"),
     Opcode("suq", "texture", "b32: A", "read", syntax=(
         "suq(.width|.height|.depth|.channel_data_type|.channel_order|.array_size).b32",

@@ -19,12 +19,14 @@ from cuttle.abi.texture import (
     FORM_LAYERED,
     FORM_LEVEL,
     FORM_OFFSETS,
+    KIND_SIGNED,
     TEXTURE_OFFSETS,
 )
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import approximate
 from cuttle.lower.ops.common import pack, type_bits
+from cuttle.lower.ops.texel_stores import store_texel
 from cuttle.lower.ops.texels import CHANNELS, Descriptor, Sampler
 from cuttle.ptx.ir import Instruction, TextureOperand, Vector
 
@@ -244,7 +246,7 @@ def suq(machine: Machine, instruction: Instruction, address: Any) -> Value:
 def _surface_place(
     machine: Machine, instruction: Instruction, handle: Value, coordinates: Sequence[Value], size: int
 ) -> tuple[Value, Value]:
-    """The address of `size` bytes at surface coordinates (x in bytes), and whether they lie inside.
+    """The address of `size` bytes at surface coordinates, and whether they lie inside. x counts bytes, with `.p` texels.
 
     `.clamp` brings coordinates into range; `.trap` lets the access fault at address 0; `.zero` leaves it to the caller.
     """
@@ -253,8 +255,10 @@ def _surface_place(
     dimensions, layered = _geometry(instruction)
     rest = list(coordinates)
     texel = e.mul(descriptor.get("component_bytes"), descriptor.get("channels"))
+    formatted = instruction.has("p")
+    row = e.sub(e.mul(descriptor.get("width"), texel), e.const("i32", size - 1))
     limits = [
-        e.sub(e.mul(descriptor.get("width"), texel), e.const("i32", size - 1)),
+        descriptor.get("width") if formatted else row,
         descriptor.get("height"),
         descriptor.get("depth"),
     ]
@@ -274,7 +278,7 @@ def _surface_place(
         return e.intrinsic("llvm.smax", [e.intrinsic("llvm.smin", [index, last]), e.const("i32", 0)])
 
     placed = [bring(index, limit) for index, limit in axes]
-    offset = e.cast("sext", placed[0], "i64")
+    offset = e.cast("sext", e.mul(placed[0], texel) if formatted else placed[0], "i64")
     if dimensions > 1:
         pitch = e.cast("zext", descriptor.get("pitch_bytes"), "i64")
         offset = e.add(offset, e.mul(e.cast("sext", placed[1], "i64"), pitch))
@@ -309,7 +313,7 @@ def suld(machine: Machine, instruction: Instruction, handle: Value, *coordinates
 
 
 def sust(machine: Machine, instruction: Instruction, handle: Value, *rest: Value) -> None:
-    """`sust.b`: unformatted surface store. `.p` is refused. 9.7.11.2."""
+    """`sust.b`: unformatted surface store; `sust.p`: converted to the surface's format. 9.7.11.2."""
     emitter = machine.emitter
     operand = instruction.operands[0]
     assert isinstance(operand, TextureOperand)
@@ -318,11 +322,15 @@ def sust(machine: Machine, instruction: Instruction, handle: Value, *rest: Value
     place, inside = _surface_place(machine, instruction, handle, rest[:split], bits * count // 8)
     sink = emitter.add(handle, emitter.const("i64", TEXTURE_OFFSETS["sink"]))
     place = _guarded(machine, instruction, place, inside, sink)
-    machine.store("generic", bits, place, [emitter.as_bits(value) for value in rest[split:]])
+    values = [emitter.as_bits(value) for value in rest[split:]]
+    if instruction.has("p"):
+        store_texel(machine, Descriptor(machine, handle), place, sink, values)
+    else:
+        machine.store("generic", bits, place, values)
 
 
 def sured(machine: Machine, instruction: Instruction, handle: Value, *rest: Value) -> None:
-    """`sured.b`: an atomic without result on surface memory. 9.7.11.3."""
+    """`sured`: an atomic without result on surface memory; with `.p` the surface says whether its numbers are signed. 9.7.11.3."""
     emitter = machine.emitter
     operand = instruction.operands[0]
     assert isinstance(operand, TextureOperand)
@@ -331,7 +339,14 @@ def sured(machine: Machine, instruction: Instruction, handle: Value, *rest: Valu
     sink = emitter.add(handle, emitter.const("i64", TEXTURE_OFFSETS["sink"]))
     place = _guarded(machine, instruction, place, inside, sink)
     operation = next(name for name in ("add", "min", "max", "and", "or") if instruction.has(name))
-    machine.atomic(
-        operation, instruction.type, "generic", place, [emitter.as_bits(value) for value in rest[split:]],
-        want_result=False, ordering="relaxed", scope="gpu"
-    )  # fmt: skip
+    values = [emitter.as_bits(value) for value in rest[split:]]
+
+    def apply(type_name: str, at: Value) -> None:
+        machine.atomic(operation, type_name, "generic", at, values, want_result=False, ordering="relaxed", scope="gpu")
+
+    if not instruction.has("p") or operation not in ("min", "max"):
+        apply("u32" if instruction.has("p") else instruction.type, place)
+        return
+    signed = emitter.icmp("eq", Descriptor(machine, handle).get("kind"), emitter.const("i32", KIND_SIGNED))
+    apply("s32", emitter.select(signed, place, sink))
+    apply("u32", emitter.select(signed, sink, place))
