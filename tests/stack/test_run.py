@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cuttle.cli.stack import engines
 from cuttle.errors import StackError
 from cuttle.stack import launch
 from cuttle.stack.engine import EngineInPlace, configuration, insisting_variables, run_variables, zluda_in_place
@@ -218,6 +219,40 @@ def test_waiting_for_a_program_as_on_windows(script: Callable[[str], str]) -> No
     with pytest.raises(StackError) as caught:
         launch._run_windows(Path("/nonexistent/program"), [], {})
     assert caught.value.code == "STK-0604"
+
+
+def test_the_device_of_cuttle(cuttle, zluda: Root) -> None:
+    program = "import os; print(os.environ.get('CUTTLE_DEVICE'))"
+    ours = ("stack", "run", "--engine", "cuttle")
+    assert cuttle(*ours, "--device", "hip:1", "--", sys.executable, "-c", program).stdout == "hip:1\n"
+    assert cuttle(*ours, "--", sys.executable, "-c", program).stdout == "None\n"
+    done = cuttle("stack", "run", "--engine", "zluda", "--root", str(zluda.path), "--device", "hip", "--", "true")
+    assert (done.returncode, "error[STK-0603]" in done.stderr) == (125, True)
+
+
+def portable_executable(machine: int) -> bytes:
+    """The head of a Windows program."""
+    head = bytearray(0x80)
+    head[:2] = b"MZ"
+    head[0x3C] = 0x80
+    return bytes(head) + b"PE\0\0" + machine.to_bytes(2, "little") + bytes(100)
+
+
+def test_libraries_for_the_kind_of_program(tmp_path: Path) -> None:
+    """A Windows program on Linux is one for Wine; 32-bit programs have a library of their own."""
+    program = tmp_path / "program.exe"
+    for content, folder in (
+        (portable_executable(0x8664), "windows-x86_64"),
+        (portable_executable(0x014C), "windows-i386"),
+        (b"MZ", "windows-x86_64"),
+        (b"\x7fELF", ""),
+        (b"", ""),
+    ):
+        program.write_bytes(content)
+        assert engines.windows_folder(program) == folder
+        place = engines.cuttle_in_place({}, program=program)
+        assert (place.platform, place.folder.name) == (("windows", folder) if folder else ("linux", "lib"))
+    assert engines.windows_folder(tmp_path) == engines.windows_folder(None) == ""
 
 
 def test_insisting(cuttle, zluda: Root) -> None:

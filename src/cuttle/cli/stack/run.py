@@ -28,6 +28,9 @@ from cuttle.stack.stage import stage
     default=None,
     help="Place the libraries beside the program first (the default on Windows).",
 )
+@click.option(
+    "--device", metavar="NAME", help="Device of the engine cuttle: cpu (the default), hip, hip:N (CUTTLE_DEVICE)."
+)
 @click.option("--insist", is_flag=True, help="Win over libraries that the program names by DT_RPATH (Linux).")
 @click.option("--launcher", is_flag=True, help="Start it through ZLUDA's launcher, which injects libraries (Windows).")
 @click.argument("program")
@@ -36,6 +39,7 @@ def command(
     engine: str | None,
     root_path: Path | None,
     staging: bool | None,
+    device: str | None,
     insist: bool,
     launcher: bool,
     program: str,
@@ -56,6 +60,12 @@ def command(
         if staging if staging is not None else chosen.platform == "windows":
             stage(path.parent, chosen.name, chosen.version, chosen.files())
         added = run_variables(chosen, configuration(root), variables, path.parent)
+        if device is not None:
+            if chosen.name != "cuttle":
+                raise StackError(
+                    "STK-0603", f"the engine {chosen.name} has no choice of devices; --device is for cuttle"
+                )
+            added["CUTTLE_DEVICE"] = device
         if insist:
             added = {**added, **insisting_variables(chosen, variables)}
         if launcher:

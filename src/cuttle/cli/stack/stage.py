@@ -33,7 +33,7 @@ def command(style: Style, program: Path, engine: str | None, root_path: Path | N
     their own folder first; Linux programs only if they were built so ($ORIGIN): there `cuttle stack run` needs no staging.
     """
     root = Root(root_path or default_root())
-    chosen = engine_in_place(engine, root, user_variables(), build=True)
+    chosen = engine_in_place(engine, root, user_variables(), build=True, program=program)
     result = stage(folder_of(program), chosen.name, chosen.version, chosen.files())
     blocks: list[Block] = [Text("\n".join(result.placed))] if result.placed else []
     done = f"placed {len(result.placed)} files" if result.placed else "everything was in place"
