@@ -16,8 +16,6 @@ from tests.programs.test_programs import RUN_TIMEOUT_S, build, recorded
 
 TARGETS = ("rdna:gfx1100", "rdna:gfx1200")
 QUICK = ("vector_add", "matmul_tiled", "reduce_shuffle")
-# What a kernel of the program needs that is refused on AMD GPUs.
-REFUSED = {"device_printf": "vprintf whose arguments are not in a local variable"}
 
 
 def check(program: Program, device: str) -> None:
@@ -28,9 +26,6 @@ def check(program: Program, device: str) -> None:
         stdin=subprocess.DEVNULL, capture_output=True, timeout=RUN_TIMEOUT_S, env={**os.environ}, check=False
     )  # fmt: skip
     explanation = f"stderr:\n{done.stderr.decode(errors='replace')}"
-    if program.name in REFUSED:
-        assert done.returncode != 0 and REFUSED[program.name] in explanation
-        return
     assert done.returncode == entry["exit_code"], explanation
     assert done.stdout.decode(errors="replace") == entry["stdout"], explanation
 

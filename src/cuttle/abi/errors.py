@@ -280,7 +280,7 @@ ERRORS: tuple[ErrorRow, ...] = (
         "DEV-0101",
         "code object refused",
         "The file is no linked AMDGPU code object that the RDNA emulator executes: gfx1100 and gfx1200 with 32-wide waves.",
-        "The message says what is wrong with it. Objects must be linked (ELF shared objects).",
+        "Compile for gfx1100 or gfx1200 with waves of 32 lanes, and link to an ELF shared object.",
     ),
     ErrorRow(
         "DEV-0102",

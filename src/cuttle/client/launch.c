@@ -23,6 +23,7 @@ CUresult launch_check(const function *of, const launch_shape *shape) {
         return of->max_threads < MAXIMUM_BLOCK ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }
     for (int i = 0; UNLIKELY(shape->cluster[0] > 1 || shape->cluster[1] > 1 || shape->cluster[2] > 1) && i < 3; i++) {
+        if (!client.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH]) return CUDA_ERROR_NOT_SUPPORTED;
         if (shape->cluster[i] == 0 || grid[i] % shape->cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
     if (UNLIKELY(shape->flags & 1)) {

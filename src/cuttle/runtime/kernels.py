@@ -272,7 +272,7 @@ class KernelStore:
         if not image.small and "affine" in options:
             # No proof holds when an index may pass 2^31: such launches are rare and take the slow way.
             options["affine"] = False
-        if image.stack_bytes and "target" not in options:
+        if image.stack_bytes:
             options["stack_bytes"] = image.stack_bytes
         return options
 

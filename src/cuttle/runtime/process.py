@@ -197,6 +197,7 @@ def main(arguments: list[str]) -> int:
         budget = min(budget, device.memory_bytes)
     if device.code_options:
         attributes[_SHARED_OPTIN] = attributes[_SHARED_PER_MULTIPROCESSOR] = _LDS_BYTES
+        attributes[_CLUSTER_LAUNCH] = 0
     session = Session(shared, device, budget, capability, workers, attributes[_SHARED_OPTIN])
     # The libraries are above the runtime in the house: they are found by name.
     table = import_module("cuttle.libs.cuda.requests")

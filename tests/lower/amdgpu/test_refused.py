@@ -38,7 +38,6 @@ EXAMPLES = {
     "PTX-0606": ".const .u32 c = 1;\n.visible .entry k(.param .u64 p) { .reg .pred %p; .reg .b64 %a; ld.param.u64 %a, [p]; ld.global.u64 %a, [%a];\n"
     "isspacep.global %p, %a; @%p st.u32 [%a], 1; ret; }",
     "PTX-0607": ".visible .entry k() { barrier.cluster.arrive; barrier.cluster.wait; ret; }",
-    "PTX-0608": ".visible .entry k(.param .u64 p) { .reg .b64 %a<2>; ld.param.u64 %a0, [p]; stacksave.u64 %a1; st.global.u64 [%a0], %a1; ret; }",
     "PTX-0609": ".visible .entry k(.param .u64 p) { .reg .b64 %a; .reg .f32 %f<4>; ld.param.u64 %a, [p]; ld.global.f32 %f0, [%a];\n"
     "tex.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%a, {%f0, %f0, %f0, %f0}]; st.global.f32 [%a], %f0; ret; }",
     "PTX-0605": ".visible .entry k(.param .u64 p) { .shared .align 4 .b8 s[65540]; .reg .b32 %r; mov.u32 %r, s; st.shared.u32 [%r+65536], %r; ret; }",

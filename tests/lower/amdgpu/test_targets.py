@@ -36,6 +36,8 @@ def test_wave64_is_refused(target) -> None:
     with pytest.raises(DeviceError) as error:
         compile_kernel(parse_module(VECTOR_ADD), "vector_add", AmdgpuOptions(target.name))
     assert error.value.code == "DEV-0021"
+    assert f"{target.name} ({target.products}) has waves of 64 lanes" in error.value.render()
+    assert "hint: RX 5000 and newer" in error.value.render()
 
 
 @pytest.mark.parametrize(

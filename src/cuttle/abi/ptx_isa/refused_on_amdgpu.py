@@ -51,12 +51,9 @@ CLUSTERS = RefusedOnAmdgpu(
     "PTX-0607", "thread block clusters on an AMD GPU", "No AMD GPU lets work-groups reach each other's LDS.",
     "Compile for sm_80, or let the program choose its code for compute capability 8.0 (CUTTLE_COMPUTE_CAPABILITY).",
 )  # fmt: skip
-STACKS = RefusedOnAmdgpu(
-    "PTX-0608", "stacks of variable size on an AMD GPU", "alloca, stacksave and stackrestore are not translated there.", _CPU,
-)  # fmt: skip
 TEXTURE_FORMS = RefusedOnAmdgpu(
     "PTX-0609", "cube maps, levels, gradients and texel offsets on an AMD GPU",
     "The code that is emitted there reads the first level of an image, at places that are not moved.", _CPU,
 )  # fmt: skip
 
-REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, PRINTF_ARGUMENTS, STATIC_SHARED, SPACE_OF_CONSTANTS, CLUSTERS, STACKS, TEXTURE_FORMS)
+REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, PRINTF_ARGUMENTS, STATIC_SHARED, SPACE_OF_CONSTANTS, CLUSTERS, TEXTURE_FORMS)

@@ -18,6 +18,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
+from cuttle.abi.targets import GPU_TARGETS
 from cuttle.device.rdna.errors import CodeObjectError
 from cuttle.device.rdna.memory import Memory
 
@@ -92,6 +93,12 @@ class CodeObject:
             raise CodeObjectError(f"damaged code object: {type(error).__name__}: {error}") from None
 
 
+def target_name(flags: int) -> str:
+    """What people call the target of a code object's `e_flags`."""
+    row = next((row for row in GPU_TARGETS if row.machine == flags & 0xFF), None)
+    return f"{row.name} ({row.products})" if row is not None else f"an unknown target (e_flags {flags:#x})"
+
+
 def _parse(elf: Any) -> CodeObject:
     header = elf.header
     if header["e_machine"] not in ("EM_AMDGPU", EM_AMDGPU) or elf.elfclass != 64 or not elf.little_endian:
@@ -100,7 +107,9 @@ def _parse(elf: Any) -> CodeObject:
         raise CodeObjectError("not linked: a relocatable object, or no shared object")
     target = TARGETS.get(header["e_flags"] & 0xFF)
     if target is None:
-        raise CodeObjectError(f"its target (e_flags {header['e_flags']:#x}) is none of {', '.join(TARGETS.values())}")
+        raise CodeObjectError(
+            f"it is for {target_name(header['e_flags'])}; executed here are {', '.join(TARGETS.values())}"
+        )
     code = CodeObject(target, int(header["e_ident"]["EI_ABIVERSION"]) + 2)
     for segment in elf.iter_segments():
         if segment["p_type"] != "PT_LOAD":

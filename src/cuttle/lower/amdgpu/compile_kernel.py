@@ -134,7 +134,14 @@ def most_threads(function: Function) -> int:
 
 def kernel_text(plan: AmdgpuPlan, kernel: str, options: AmdgpuOptions) -> str:
     """The LLVM text of a planned kernel."""
-    policy.fast_math = False
+    policy.fast_math, policy.generate_nan = False, options.exact_nan
+    try:
+        return written_text(plan, kernel, options)
+    finally:
+        policy.generate_nan = False
+
+
+def written_text(plan: AmdgpuPlan, kernel: str, options: AmdgpuOptions) -> str:
     text = ModuleText(options, plan.lds_bytes, most_threads(plan.kernel.graph.function))
     write_kernel(plan.kernel, kernel, text)
     for name, function in plan.functions.items():

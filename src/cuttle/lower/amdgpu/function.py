@@ -15,7 +15,7 @@ from cuttle.abi.amdgpu_abi import AMDGPU_LAUNCH, offset_of
 from cuttle.abi.ptx_isa.refused_on_amdgpu import EXIT_IN_FUNCTION
 from cuttle.lower.amdgpu.machine import LaneMachine
 from cuttle.lower.amdgpu.nodes import NodeWriter
-from cuttle.lower.amdgpu.plan import FunctionPlan
+from cuttle.lower.amdgpu.plan import STACK_ALIGN, FunctionPlan
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.passes.graph import Branch, Exit, Jump
@@ -44,6 +44,13 @@ class FunctionWriter:
         if plan.local_bytes:
             align = max(plan.layout.local_align, 16)
             self.allocas.append(f"  %local = alloca [{plan.local_bytes} x i8], align {align}, addrspace(5)")
+        if plan.stack_at >= 0:
+            self.allocas += [
+                f"  %stack.word = getelementptr i8, ptr addrspace(5) %local, i32 {plan.stack_at}",
+                f"  %stack.first = getelementptr i8, ptr addrspace(5) %stack.word, i32 {STACK_ALIGN}",
+                "  %stack.start = ptrtoint ptr addrspace(5) %stack.first to i32",
+                "  store i32 %stack.start, ptr addrspace(5) %stack.word, align 4",
+            ]
 
     # -- labels, slots, calls ----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cuttle.abi.ptx_isa.refused_on_amdgpu import ATOMICS_128, BARRIER_IN_FUNCTION, CLUSTERS, STACKS
+from cuttle.abi.ptx_isa.refused_on_amdgpu import ATOMICS_128, BARRIER_IN_FUNCTION, CLUSTERS
 from cuttle.lower.amdgpu import bulk, lanes
 from cuttle.lower.amdgpu.atomics import Atomics
 from cuttle.lower.amdgpu.barriers import Barriers
@@ -22,6 +22,8 @@ from cuttle.ptx.ir import Instruction
 if TYPE_CHECKING:
     from cuttle.lower.amdgpu.function import FunctionWriter
 
+STACK_FAULT = 5
+STACK_WORD = "ptr addrspace(5) %stack.word"
 SCOPES = {"cta": 'syncscope("workgroup") ', "cluster": 'syncscope("agent") ', "gpu": 'syncscope("agent") ', "sys": ""}
 ORDERINGS = {"weak": "monotonic", "volatile": "monotonic", "relaxed": "monotonic", "acquire": "acquire",
              "release": "release", "acq_rel": "acq_rel", "sc": "seq_cst"}  # fmt: skip
@@ -129,10 +131,22 @@ class LaneMachine(WithoutClusters):
         self.emitter.line(f"fence {SCOPES[scope]}{ORDERINGS[semantics]}")
 
     def stack_pointer(self) -> Value:
-        self.refuse("stacks of variable size", STACKS.code)
+        e = self.emitter
+        return e.cast("zext", e.emit("i32", 1, f"load i32, {STACK_WORD}, align 4"), "i64")
 
     def move_stack(self, pointer: Value) -> None:
-        self.refuse("stacks of variable size", STACKS.code)
+        e, writer = self.emitter, self.writer
+        start = Value("i32", "%stack.start")
+        used = e.sub(pointer, e.cast("zext", start, "i64"))
+        assert self.instruction is not None
+        line = self.instruction.location.line
+
+        def overflow() -> list[Value]:
+            self.services.trap(STACK_FAULT, line)
+            return []
+
+        writer.when(e.icmp("ugt", used, e.const("i64", writer.plan.options.stack_bytes)), overflow, [])
+        e.line(f"store {e.resize(pointer, 32).typed}, {STACK_WORD}, align 4")
 
     def map_to_rank(self, address: Value, rank: Value, *, generic: bool) -> Value:
         self.refuse("clusters", CLUSTERS.code)

@@ -8,6 +8,7 @@ from cuttle.lower.amdgpu.calls import emit_call
 from cuttle.lower.amdgpu.special import special_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.common import GENERATED_NAN
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.find_dirty_nans import carries_on, is_lazy
 from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, SsaSelected, ValueRef
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 CANONICAL_NAN = 0x7FFFFFFF
 TRAP_FAULT = 3
-GENERATED_NAN = 0xFFF8_0000_0000_0000
 QUIET_BIT = 1 << 51
 # Opcodes whose f64 forms leave an invalid operation's NaN to the hardware.
 GENERATING = frozenset(("add", "sub", "mul", "mad", "fma", "sqrt"))

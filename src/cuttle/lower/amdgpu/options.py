@@ -14,6 +14,7 @@ class AmdgpuOptions:
 
     `target`: LLVM processor name. `code_object_version`: 4 for HIP 5, 5 for HIP 6 and 7, 6 for generic targets. `block_shape`: block size
     the code is specialised on, None for any up to 1,024 threads. `exact_nan`: NaN results as NVIDIA's. `optimization`: 0 or 2.
+    `stack_bytes`: scratch a thread for `alloca`, in each function that has one.
     """
 
     target: str
@@ -21,6 +22,7 @@ class AmdgpuOptions:
     block_shape: tuple[int, int, int] | None = None
     exact_nan: bool = True
     optimization: int = 2
+    stack_bytes: int = 16 << 10
 
     @property
     def block_threads(self) -> int | None:

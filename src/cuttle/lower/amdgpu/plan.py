@@ -21,10 +21,16 @@ from cuttle.ptx.ir import Immediate, Module, Symbol
 REDUCTION_BYTES = 4
 BARRIERS = 16
 SOFTWARE_BARRIER_BYTES = 8 * BARRIERS
+STACK_ALIGN = 16
+STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 
 
 def is_barrier(node: Node) -> bool:
     return node.opcode in ("bar", "barrier")
+
+
+def uses_stack(graph: Graph) -> bool:
+    return any(node.opcode in STACK_OPCODES for block in graph.blocks for node in block.nodes)
 
 
 def needs_software_barriers(graph: Graph) -> bool:
@@ -51,6 +57,7 @@ class FunctionPlan:
     `layout.shared` holds LDS offsets, `layout.local` offsets in this function's own scratch array of `local_bytes`. `formals` are the
     offsets of a real function's parameters and results in `formal_bytes` of its caller's scratch. `reduction_at` and `barriers_at` are LDS
     offsets of our own words (-1: not used). `scan`: written as a scan, because lanes may part for long.
+    `stack_at`: where in the scratch array the word stands that says how far `alloca` has come; its memory is behind it (-1: no `alloca`).
     """
 
     module: Module
@@ -64,6 +71,7 @@ class FunctionPlan:
     formal_bytes: int = 0
     reduction_at: int = -1
     barriers_at: int = -1
+    stack_at: int = -1
     scan: bool = field(init=False)
     order: list[int] = field(init=False)
     spaces: list[str] = field(init=False)
@@ -74,6 +82,9 @@ class FunctionPlan:
 
     def __post_init__(self) -> None:
         graph = self.graph
+        if uses_stack(graph):
+            self.stack_at = -(-self.local_bytes // STACK_ALIGN) * STACK_ALIGN
+            self.local_bytes = self.stack_at + STACK_ALIGN + self.options.stack_bytes
         successors = [block.successors for block in graph.blocks]
         forest = find_loops(successors)
         self.scan = lanes_part(graph, forest, self.options, is_entry=self.is_entry)

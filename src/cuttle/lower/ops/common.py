@@ -57,6 +57,10 @@ def force_canonical(emitter: Emitter, value: Value) -> Value:
     return emitter.bitcast(emitter.select(unordered, nan, emitter.bitcast(value, bits)), value.type)
 
 
+# What NVIDIA GPUs make of an invalid f64 operation.
+GENERATED_NAN = 0xFFF8_0000_0000_0000
+
+
 def first_nan(emitter: Emitter, result: Value, *operands: Value) -> Value:
     """An f64 result that is the first operand that is a NaN, made quiet, where there is one."""
     if not policy.exact_nan:

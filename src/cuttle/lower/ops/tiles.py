@@ -15,7 +15,7 @@ from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import directed
 from cuttle.lower.ops import tensor
-from cuttle.lower.ops.common import first_nan
+from cuttle.lower.ops.common import GENERATED_NAN, first_nan
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.ops.tensor import Element
@@ -112,7 +112,12 @@ def double_sum(emitter: Emitter, row: Row, column: Row, addend: Value, mode: str
             total = emitter.intrinsic("llvm.fma", [x.value, y.value, addend])
         else:
             total = directed.fma(emitter, x.value, y.value, addend, mode)
-        addend = first_nan(emitter, total, y.value, addend)
+        if policy.generate_nan:
+            generated = emitter.bitcast(emitter.const("i64", GENERATED_NAN), "double")
+            total = emitter.select(emitter.fcmp("uno", total, total), generated, total)
+            addend = first_nan(emitter, total, y.value, addend, x.value)
+        else:
+            addend = first_nan(emitter, total, y.value, addend)
     return addend
 
 
