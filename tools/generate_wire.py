@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cuttle.abi import kernel_abi, requests, texture, wire
 from cuttle.abi.wire import Field, Record, Struct
 
-C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "i32": "int32_t", "u64": "uint64_t"}
+C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "i32": "int32_t", "u64": "cuttle_u64"}
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "i32": 4, "u64": 8}
 FORMATS = {"u8": "B", "u16": "H", "u32": "I", "i32": "i", "u64": "Q"}
 
@@ -126,6 +126,9 @@ def wire_header() -> str:
         "#else",
         "#define CUTTLE_STATIC_ASSERT(condition, text) _Static_assert(condition, text)",
         "#endif",
+        "",
+        "/* The same layout for 32-bit programs, whose compilers align 64-bit numbers to 4 bytes, and single accesses to them. */",
+        "typedef uint64_t cuttle_u64 __attribute__((aligned(8)));",
         "",
         f"#define CUTTLE_READY_MAGIC {literal(READY_MAGIC)}",
     ]

@@ -132,7 +132,8 @@ def test_switch(tmp_path: Path) -> None:
 def library_without(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole library, built with CUTTLE_HANDSHAKE=0; all files but one are as in the usual build."""
     output = tmp_path_factory.mktemp("without") / "libcuda.so.1"
-    sources, flags = build.outputs()[library]
+    usual = next(one for one in build.native_outputs() if one.path == library)
+    sources, flags = usual.sources, usual.flags
     command = [*build.compiler(), *build.FLAGS, "-fPIC", "-fvisibility=hidden"]
     switched = output.with_name("handshake.o")
     subprocess.run(

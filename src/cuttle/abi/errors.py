@@ -428,6 +428,12 @@ ERRORS: tuple[ErrorRow, ...] = (
         "A CUDA warp has 32 lanes; GCN and CDNA GPUs (gfx9 and older) only have waves of 64.",
         "RX 5000 and newer cards (gfx10, gfx11, gfx12) are supported; on others use the CPU device.",
     ),
+    ErrorRow(
+        "DEV-0022",
+        "no executor for Windows",
+        "Kernels of the CPU device run in the executor, which is a Linux program. On Windows itself `cuInit` answers CUDA_ERROR_NOT_SUPPORTED.",
+        "Run the program under Wine on Linux, or use `cuttle stack` for an AMD GPU.",
+    ),
     ErrorRow("DEV-0001", "device failed", "The device (executor or GPU) failed.", "Run `cuttle doctor`."),
     *(ErrorRow(*row) for row in STACK_ERRORS),
 )

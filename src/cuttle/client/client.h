@@ -53,7 +53,7 @@ typedef struct client_connection {
     cuttle_host_call *host_calls;
     uint8_t *text;
     uint64_t arena_base, arena_bytes;
-    int arena_descriptor;
+    int arena_memory;
     int socket;
     bool launch_blocking; /* CUDA_LAUNCH_BLOCKING */
     bool trace;           /* CUTTLE_TRACE */
@@ -80,7 +80,7 @@ static inline bool in_arena(const void *pointer) {
 typedef struct local_storage {
     struct local_storage *next;
     void *key, *value;
-    void (*destructor)(CUcontext, void *, void *);
+    void(CUDA_CB *destructor)(CUcontext, void *, void *);
 } local_storage;
 
 typedef struct context {
@@ -157,5 +157,6 @@ void allocations_forget(context *of);
 /* ------------------------------------------------------------------------------------------------ device output */
 
 void text_drain(void);
+void text_drain_last(void); /* at the end of the process: a thread may have been ended while it held the lock */
 
 #endif

@@ -3,27 +3,26 @@
 
 #include "unsupported.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define RESERVED_BYTES (uint64_t)CUTTLE_ARENA_STEP
 #define START_LIMIT_MS 120000
 
-client_connection client = {.socket = -1, .arena_descriptor = -1};
+client_connection client = {.socket = -1, .arena_memory = -1};
 
 static os_lock connect_lock = OS_LOCK_INITIAL;
 
 void client_log(const char *format, ...) {
-    char line[768];
+    char line[768] = "cuttle: ";
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    vsnprintf(line + 8, sizeof line - 9, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "cuttle: %s\n", line);
+    size_t end = strlen(line);
+    line[end] = '\n';
+    os_text_write(true, line, end + 1);
 }
 
 static bool is_set(const char *name) {
@@ -31,20 +30,48 @@ static bool is_set(const char *name) {
     return value != NULL && value[0] != 0 && strcmp(value, "0") != 0;
 }
 
+static bool reserve(uint64_t base, uint64_t bytes) {
+    if (!os_reserve(base, bytes)) return false;
+    client.arena_base = base;
+    client.arena_bytes = bytes;
+    return true;
+}
+
+#if UINTPTR_MAX == 0xffffffff
+/* A window of the program's own 4 GiB, in its lower half (generic addresses are extended by sign): the largest that is free, but
+ * the program needs room, too. Where its image, heap and stacks lie differs from program to program. */
 static bool reserve_arena(void) {
-    /* A smaller range where the address space is limited. */
-    for (uint64_t bytes = RESERVED_BYTES; bytes >= (1ull << 32); bytes >>= 4) {
-        for (unsigned step = 0; step < 6; step++) {
-            uint64_t base = CUTTLE_ARENA_BASE + step * CUTTLE_ARENA_STEP;
-            if (os_reserve(base, bytes)) {
-                client.arena_base = base;
-                client.arena_bytes = bytes;
-                return true;
-            }
+    static const uint32_t megabytes[] = {1024, 768, 640, 512, 384, 256, 192, 128, 96, 64};
+    const uint32_t step = 16 << 20;
+    for (size_t i = 0; i < sizeof megabytes / sizeof *megabytes; i++) {
+        uint32_t bytes = megabytes[i] << 20;
+        for (uint32_t base = 0x80000000 - bytes; base >= 0x10000000; base -= step) {
+            if (reserve(base, bytes)) return true;
         }
     }
     return false;
 }
+#elif defined(_WIN32)
+/* All of it is mapped at once, in pieces: as much as a device can be expected to have. */
+static bool reserve_arena(void) {
+    for (uint64_t bytes = 64ull << 30; bytes >= (1ull << 30); bytes >>= 1) {
+        for (unsigned step = 0; step < 6; step++) {
+            if (reserve(CUTTLE_ARENA_BASE + step * CUTTLE_ARENA_STEP, bytes)) return true;
+        }
+    }
+    return false;
+}
+#else
+static bool reserve_arena(void) {
+    /* A smaller range where the address space is limited. */
+    for (uint64_t bytes = CUTTLE_ARENA_STEP; bytes >= (1ull << 32); bytes >>= 4) {
+        for (unsigned step = 0; step < 6; step++) {
+            if (reserve(CUTTLE_ARENA_BASE + step * CUTTLE_ARENA_STEP, bytes)) return true;
+        }
+    }
+    return false;
+}
+#endif
 
 static CUresult wait_until_ready(void) {
     uint64_t limit = os_time_ns() + START_LIMIT_MS * 1000000ull;
@@ -67,18 +94,16 @@ static CUresult wait_until_ready(void) {
 
 static CUresult no_start(const char *what) {
     client_log("%s: %s\n  hint: look at `ulimit -a`: limits on memory, file size, processes and open files", what,
-               strerror(errno));
+               os_error_text());
     return CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 static CUresult start(void) {
-    int control = os_shared_memory_create("cuttle-control", CUTTLE_CONTROL_BYTES);
-    int status = os_shared_memory_create("cuttle-status", CUTTLE_STATUS_BYTES);
-    int arena = os_shared_memory_create("cuttle-arena", 0);
-    if (control < 0 || status < 0 || arena < 0) return no_start("shared memory cannot be made");
-    uint8_t *control_memory = os_map_shared(control, CUTTLE_CONTROL_BYTES);
-    uint8_t *status_memory = os_map_shared(status, CUTTLE_STATUS_BYTES);
-    if (control_memory == NULL || status_memory == NULL) return no_start("shared memory cannot be mapped");
+    os_device device;
+    const char *problem = os_device_open(&device);
+    if (problem != NULL) return no_start(problem);
+    uint8_t *control_memory = device.control, *status_memory = device.status;
+    client.socket = device.socket;
     if (!reserve_arena()) return no_start("no range of addresses is free for device memory");
     client.control = (cuttle_control_page *)(control_memory + CUTTLE_CONTROL_PAGE_AT);
     client.attributes = (const int32_t *)(control_memory + CUTTLE_ATTRIBUTES_AT);
@@ -95,17 +120,15 @@ static CUresult start(void) {
     client.control->arena_bytes = client.arena_bytes; /* at most; the device process says how much it takes */
     client.streams[0].flags = 1; /* the legacy default stream */
 
-    os_child child;
-    bool started = os_child_start(&child, control, status, arena);
-    close(control);
-    close(status);
-    if (!started) return no_start("the device process cannot be started");
-    client.socket = child.socket;
-    client.arena_descriptor = arena;
+    problem = os_device_start(&device);
+    if (problem != NULL) return no_start(problem);
+    client.socket = device.socket;
     TRY(wait_until_ready());
+    if (!os_device_open_arena(&device)) return no_start("device memory cannot be opened");
+    client.arena_memory = device.arena;
     uint64_t reserved = client.arena_bytes, bytes = client.control->arena_bytes;
     if (bytes == 0 || bytes > reserved) return CUDA_ERROR_SYSTEM_NOT_READY;
-    if (!os_map_shared_at(client.arena_base, arena, 0, bytes)) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (!os_map_shared_at(client.arena_base, device.arena, 0, bytes)) return CUDA_ERROR_OPERATING_SYSTEM;
     os_not_inherited(client.arena_base, bytes);
     if (reserved > bytes) os_release(client.arena_base + bytes, reserved - bytes);
     client.arena_bytes = bytes;
@@ -122,7 +145,7 @@ CUresult client_connect(void) {
         if (result != CUDA_SUCCESS) {
             client.failure = result;
             client.arena_bytes = 0;
-            if (client.socket >= 0) close(client.socket); /* nothing is left running */
+            if (client.socket >= 0) os_socket_close(client.socket); /* nothing is left running */
             client.socket = -1;
             STORE(client.state, CLIENT_FAILED);
         } else {
@@ -180,7 +203,7 @@ void client_lost(void) {
 void client_close(void) {
     if (client.state != CLIENT_READY) return;
     STORE(client.state, CLIENT_CLOSED);
-    close(client.socket); /* the device process ends when it sees this */
+    os_socket_close(client.socket); /* the device process ends when it sees this */
     client.socket = -1;
 }
 

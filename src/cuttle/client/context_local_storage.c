@@ -6,7 +6,7 @@
 
 static os_lock storage_lock = OS_LOCK_INITIAL;
 
-CUresult context_storage_put(CUcontext ctx, void *key, void *value, void (*destructor)(CUcontext, void *, void *)) {
+CUresult CUDAAPI context_storage_put(CUcontext ctx, void *key, void *value, void(CUDA_CB *destructor)(CUcontext, void *, void *)) {
     CUresult result;
     ENTER_WITHOUT_CONTEXT();
     context *of = context_of(ctx, &result);
@@ -29,7 +29,7 @@ CUresult context_storage_put(CUcontext ctx, void *key, void *value, void (*destr
     return CUDA_SUCCESS;
 }
 
-CUresult context_storage_delete(CUcontext ctx, void *key) {
+CUresult CUDAAPI context_storage_delete(CUcontext ctx, void *key) {
     CUresult result;
     ENTER_WITHOUT_CONTEXT();
     context *of = context_of(ctx, &result);
@@ -45,7 +45,7 @@ CUresult context_storage_delete(CUcontext ctx, void *key) {
 }
 
 /* An absent value is an error: the caller takes it as the sign to make its state. */
-CUresult context_storage_get(void **value, CUcontext ctx, void *key) {
+CUresult CUDAAPI context_storage_get(void **value, CUcontext ctx, void *key) {
     CUresult result;
     ENTER_WITHOUT_CONTEXT();
     context *of = context_of(ctx, &result);

@@ -3,8 +3,8 @@
 
 #include "client.h"
 
-CUresult context_storage_put(CUcontext ctx, void *key, void *value, void (*destructor)(CUcontext, void *, void *));
-CUresult context_storage_delete(CUcontext ctx, void *key);
-CUresult context_storage_get(void **value, CUcontext ctx, void *key);
+CUresult CUDAAPI context_storage_put(CUcontext ctx, void *key, void *value, void(CUDA_CB *destructor)(CUcontext, void *, void *));
+CUresult CUDAAPI context_storage_delete(CUcontext ctx, void *key);
+CUresult CUDAAPI context_storage_get(void **value, CUcontext ctx, void *key);
 
 #endif

@@ -52,7 +52,7 @@ CUresult place_on_device(uint64_t address, uint64_t bytes, place *found) {
 /* ------------------------------------------------------------------------------------------------ plain copies */
 
 /* Runs as a graph's host function, possibly many times: the description stays. */
-static void run_host_copy(void *argument) { block_copy_run(argument); }
+static void CUDA_CB run_host_copy(void *argument) { block_copy_run(argument); }
 
 static CUresult copy_in_graph(const block_copy *copy, stream *on) {
     block_copy *kept = malloc(sizeof *kept);

@@ -151,13 +151,24 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
-    unsigned domain = 0, bus = 0, device = 0;
+    unsigned domain, bus, device;
     ENTER_WITHOUT_CONTEXT();
     if (dev == NULL || pciBusId == NULL) return CUDA_ERROR_INVALID_VALUE;
-    if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &device) != 3) {
-        domain = 0;
-        if (sscanf(pciBusId, "%x:%x", &bus, &device) != 2) return CUDA_ERROR_INVALID_VALUE;
+    /* domain:bus:device, or bus:device */
+    unsigned numbers[3];
+    int count = 0;
+    for (const char *at = pciBusId; count < 3; at++) {
+        char *rest;
+        numbers[count] = (unsigned)strtoul(at, &rest, 16);
+        if (rest == at) break;
+        count++;
+        at = rest;
+        if (*at != ':') break;
     }
+    if (count < 2) return CUDA_ERROR_INVALID_VALUE;
+    domain = count == 3 ? numbers[0] : 0;
+    bus = numbers[count - 2];
+    device = numbers[count - 1];
     if (domain != (unsigned)client.attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] ||
         bus != (unsigned)client.attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] ||
         device != (unsigned)client.attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]) {

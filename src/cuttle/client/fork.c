@@ -3,16 +3,14 @@
  * still means the end of the device process.) */
 #include "client.h"
 
-#include <unistd.h>
-
 static void in_child(void) {
     if (client.state == CLIENT_NEW) return;
     client.state = CLIENT_FORKED;
     client.arena_bytes = 0;
     client.status = NULL;
-    if (client.socket >= 0) close(client.socket);
-    if (client.arena_descriptor >= 0) close(client.arena_descriptor);
-    client.socket = client.arena_descriptor = -1;
+    if (client.socket >= 0) os_socket_close(client.socket);
+    if (client.arena_memory >= 0) os_memory_close(client.arena_memory);
+    client.socket = client.arena_memory = -1;
 }
 
 __attribute__((constructor)) static void watch_fork(void) { pthread_atfork(NULL, NULL, in_child); }

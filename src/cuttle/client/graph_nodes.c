@@ -36,7 +36,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_from_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *
 }
 
 /* With pageable memory the node is a host function that copies; its description lives as long as the process. */
-static void run_host_copy(void *argument) { block_copy_run(argument); }
+static void CUDA_CB run_host_copy(void *argument) { block_copy_run(argument); }
 
 static CUresult host_record(CUhostFn function, void *data, unsigned node_kind, node_record *made) {
     if (!host_call_service()) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -10,7 +10,7 @@
 
 #if CUTTLE_HANDSHAKE
 
-#include <pthread.h>
+#include "os.h"
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------------ MD2 */
@@ -18,7 +18,7 @@
 #define PI_DIGITS 800
 
 static uint8_t substitution[256];
-static pthread_once_t substitution_once = PTHREAD_ONCE_INIT;
+static os_once substitution_once = OS_ONCE_INITIAL;
 
 /* Decimal digits of pi, by the spigot algorithm of Rabinowitz and Wagon. */
 static void pi_digits(uint8_t *digits, int count) {
@@ -120,7 +120,7 @@ static void md2_end(md2_state *state, uint8_t digest[16]) {
 
 void handshake_md2(const uint8_t *bytes, size_t count, uint8_t digest[16]) {
     md2_state state = {0};
-    pthread_once(&substitution_once, make_substitution);
+    os_once_run(&substitution_once, make_substitution);
     md2_add(&state, bytes, count);
     md2_end(&state, digest);
 }
@@ -129,7 +129,7 @@ void handshake_md2(const uint8_t *bytes, size_t count, uint8_t digest[16]) {
 
 static void hmac_begin(md2_state *inner, const uint8_t key[16]) {
     uint8_t pad[16];
-    pthread_once(&substitution_once, make_substitution);
+    os_once_run(&substitution_once, make_substitution);
     memset(inner, 0, sizeof *inner);
     for (int i = 0; i < 16; i++) pad[i] = key[i] ^ 0x36;
     md2_add(inner, pad, 16);

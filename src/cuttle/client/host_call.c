@@ -1,6 +1,6 @@
 #include "host_call.h"
 
-static pthread_once_t service_once = PTHREAD_ONCE_INIT;
+static os_once service_once = OS_ONCE_INITIAL;
 static bool service_runs;
 
 /* Takes what the executor posted, in order. CUDA calls made by these functions answer NOT_PERMITTED. */
@@ -32,7 +32,7 @@ static void *serve(void *unused) {
 static void start_service(void) { service_runs = os_thread_start(serve, NULL); }
 
 bool host_call_service(void) {
-    pthread_once(&service_once, start_service);
+    os_once_run(&service_once, start_service);
     return service_runs;
 }
 

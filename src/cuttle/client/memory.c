@@ -136,7 +136,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned Flags) {
     uint64_t address;
     ENTER();
     if (p == NULL || bytesize == 0 || (Flags & ~15u) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0 || !OS_CAN_REPLACE_PAGES) return CUDA_ERROR_NOT_SUPPORTED;
     TRY(capture_forbids_unsafe());
     uint64_t start = (uint64_t)(uintptr_t)p, first = start / PAGE * PAGE;
     uint64_t bytes = (start + bytesize - first + PAGE - 1) / PAGE * PAGE;
@@ -146,7 +146,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned Flags) {
     }
     TRY(REQUEST(CUTTLE_REQUEST_HOST_REGISTER, &address, first, bytes, Flags));
     memcpy((void *)(uintptr_t)address, (void *)(uintptr_t)first, bytes);
-    if (!os_map_shared_at(first, client.arena_descriptor, address - client.arena_base, bytes)) {
+    if (!os_replace_pages(first, client.arena_memory, address - client.arena_base, bytes)) {
         REQUEST(CUTTLE_REQUEST_HOST_UNREGISTER, NULL, address);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }

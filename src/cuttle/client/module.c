@@ -6,8 +6,6 @@
 #include "request.h"
 #include "stream.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,27 +162,17 @@ CUresult module_load(module **loaded, const void *image, const jit_options *opti
 }
 
 CUresult module_load_file(const char *path, void **bytes, size_t *size) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        client_log("the module file %.300s cannot be read: %s", path, strerror(errno));
+    void *memory = os_file_read(path, size); /* PTX text ends with a NUL: there are some behind the file */
+    if (memory == NULL && *size == 0) {
+        client_log("the module file %.300s cannot be read: %s", path, os_error_text());
         return CUDA_ERROR_FILE_NOT_FOUND;
     }
-    fseek(file, 0, SEEK_END);
-    long count = ftell(file);
-    fseek(file, 0, SEEK_SET);
-    char *memory = count > 0 ? malloc((size_t)count + 16) : NULL;
-    CUresult result = CUDA_ERROR_INVALID_IMAGE;
-    if (memory != NULL && fread(memory, 1, (size_t)count, file) == (size_t)count) {
-        memset(memory + count, 0, 16); /* PTX text ends with a NUL */
-        *bytes = memory;
-        *size = (size_t)count;
-        result = CUDA_SUCCESS;
-    } else {
+    if (memory == NULL) {
         client_log("the module file %.300s is empty, or no file", path);
-        free(memory);
+        return CUDA_ERROR_INVALID_IMAGE;
     }
-    fclose(file);
-    return result;
+    *bytes = memory;
+    return CUDA_SUCCESS;
 }
 
 /* The object stays in memory with a dead tag; so do its functions, which stale handles may name. */

@@ -1,18 +1,17 @@
-/* What the client library needs from the operating system; os_linux.c implements it. */
+/* What the client library needs from the operating system: os_linux*.c and os_windows*.c implement it.
+ * `os_lock`, `os_once` and `os_yield` stand in os_linux.h and os_windows.h. */
 #ifndef CUTTLE_OS_H
 #define CUTTLE_OS_H
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-typedef pthread_mutex_t os_lock;
-#define OS_LOCK_INITIAL PTHREAD_MUTEX_INITIALIZER
-
-static inline void os_lock_take(os_lock *lock) { pthread_mutex_lock(lock); }
-static inline void os_lock_release(os_lock *lock) { pthread_mutex_unlock(lock); }
+#if defined(_WIN32)
+#include "os_windows.h"
+#else
+#include "os_linux.h"
+#endif
 
 static inline void os_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -22,7 +21,7 @@ static inline void os_pause(void) {
 
 /* A turn of a waiting loop: on a machine with few cores, the process waited for may need this very core. */
 static inline void os_spin(unsigned turn) {
-    if ((turn & 31) == 31) sched_yield();
+    if ((turn & 31) == 31) os_yield();
     else os_pause();
 }
 
@@ -38,25 +37,43 @@ void os_futex_wake(uint32_t *word);
 /* Starts a detached thread with all signals blocked. */
 bool os_thread_start(void *(*function)(void *), void *argument);
 
-int os_shared_memory_create(const char *name, size_t bytes); /* descriptor, or -1 */
-void *os_map_shared(int descriptor, size_t bytes);           /* NULL on failure; not inherited by fork */
 bool os_reserve(uint64_t address, uint64_t bytes);           /* takes an address range without memory */
-bool os_map_shared_at(uint64_t address, int descriptor, uint64_t offset, uint64_t bytes);
+bool os_map_shared_at(uint64_t address, int memory, uint64_t offset, uint64_t bytes); /* over a reserved range */
 bool os_is_mapped(const void *memory, uint64_t bytes); /* whether all of a range is memory */
 void os_release(uint64_t address, uint64_t bytes);
 void os_not_inherited(uint64_t address, uint64_t bytes); /* by fork */
-/* Puts private anonymous pages with the same contents in the place of a range (end of cuMemHostRegister). */
+/* Puts shared pages in the place of the program's own (cuMemHostRegister), and private ones with the same contents back.
+ * Not possible on Windows: OS_CAN_REPLACE_PAGES. */
+bool os_replace_pages(uint64_t address, int memory, uint64_t offset, uint64_t bytes);
 bool os_make_private(uint64_t address, uint64_t bytes);
 
-/* The device process. */
-typedef struct os_child {
-    int socket;
-} os_child;
+/* Calls `at_exit(value)` when the calling thread ends. One function for all threads. */
+void os_thread_at_exit(void (*at_exit)(void *), void *value);
 
-bool os_child_start(os_child *child, int control, int status, int arena);
+/* A whole file, with 16 zero bytes behind it: free it. NULL with *count 0: os_error_text says why; NULL with *count 1: it is
+ * empty, or no file. */
+void *os_file_read(const char *path, size_t *count);
+void os_text_write(bool to_stderr, const void *bytes, size_t count); /* the program's own stdout or stderr */
+const char *os_error_text(void);                                     /* of the last call that failed */
+
+/* The device process and what is shared with it. `os_device_open` leaves control and status memory mapped (not inherited by
+ * fork); the device process looks at it from `os_device_start` on. Both answer NULL, or what could not be done. */
+typedef struct os_device {
+    int socket;
+    int arena; /* os_map_shared_at */
+    uint8_t *control, *status;
+    int control_memory, status_memory; /* Linux: for the child */
+} os_device;
+
+const char *os_device_open(os_device *device);
+const char *os_device_start(os_device *device);
+bool os_device_open_arena(os_device *device); /* once the device process has given it its size */
+
+void os_socket_close(int socket);
+void os_memory_close(int memory);
 bool os_socket_signal(int socket);                        /* one byte; false when the peer is gone */
 bool os_socket_ended(int socket);                         /* a look that takes no bytes, which are for sleepers */
-bool os_is_socket(int descriptor);                        /* false when the program has closed it */
+bool os_is_socket(int socket);                            /* false when the program has closed it */
 int os_socket_wait(int socket, unsigned milliseconds);    /* 1 bytes were taken, 0 time is over, -1 peer is gone */
 
 #endif

@@ -1,6 +1,9 @@
 #define _GNU_SOURCE
 #include "os.h"
 
+#include "cuttle_wire.h"
+#include "python_variables.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,6 +51,18 @@ void os_futex_wait(uint32_t *word, uint32_t value, unsigned milliseconds) {
 
 void os_futex_wake(uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0); }
 
+static pthread_key_t exit_key;
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static void (*exit_function)(void *);
+
+static void make_exit_key(void) { pthread_key_create(&exit_key, exit_function); }
+
+void os_thread_at_exit(void (*at_exit)(void *), void *value) {
+    exit_function = at_exit;
+    pthread_once(&exit_once, make_exit_key);
+    pthread_setspecific(exit_key, value);
+}
+
 bool os_thread_start(void *(*function)(void *), void *argument) {
     sigset_t all, before;
     pthread_t thread;
@@ -78,7 +93,7 @@ static bool set_size(int descriptor, size_t bytes) {
     return done;
 }
 
-int os_shared_memory_create(const char *name, size_t bytes) {
+static int shared_memory_create(const char *name, size_t bytes) {
     int low = (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC);
     if (low < 0) return -1;
     if (bytes != 0 && !set_size(low, bytes)) {
@@ -91,7 +106,7 @@ int os_shared_memory_create(const char *name, size_t bytes) {
     return descriptor;
 }
 
-void *os_map_shared(int descriptor, size_t bytes) {
+static uint8_t *map_shared(int descriptor, size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (memory == MAP_FAILED) return NULL;
     madvise(memory, bytes, MADV_DONTFORK);
@@ -107,10 +122,13 @@ bool os_reserve(uint64_t address, uint64_t bytes) {
     return false;
 }
 
-bool os_map_shared_at(uint64_t address, int descriptor, uint64_t offset, uint64_t bytes) {
-    void *memory = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
-                        (off_t)offset);
-    return memory != MAP_FAILED;
+bool os_map_shared_at(uint64_t address, int memory, uint64_t offset, uint64_t bytes) {
+    void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, (off_t)offset);
+    return mapped != MAP_FAILED;
+}
+
+bool os_replace_pages(uint64_t address, int memory, uint64_t offset, uint64_t bytes) {
+    return os_map_shared_at(address, memory, offset, bytes);
 }
 
 bool os_is_mapped(const void *memory, uint64_t bytes) {
@@ -135,13 +153,36 @@ bool os_make_private(uint64_t address, uint64_t bytes) {
     return mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)address) != MAP_FAILED;
 }
 
+void *os_file_read(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    *size = 0;
+    if (file == NULL) return NULL;
+    fseek(file, 0, SEEK_END);
+    long count = ftell(file);
+    fseek(file, 0, SEEK_SET);
+    char *memory = count > 0 ? calloc((size_t)count + 16, 1) : NULL;
+    if (memory != NULL && fread(memory, 1, (size_t)count, file) == (size_t)count) {
+        *size = (size_t)count;
+    } else {
+        free(memory);
+        memory = NULL;
+        *size = 1;
+    }
+    fclose(file);
+    return memory;
+}
+
+void os_text_write(bool to_stderr, const void *bytes, size_t count) { fwrite(bytes, 1, count, to_stderr ? stderr : stdout); }
+
+const char *os_error_text(void) { return strerror(errno); }
+
 /* ------------------------------------------------------------------------------------------------ device process */
 
 /* Directory of this library (…/cuttle/client/lib), without the final slash. */
 static bool own_directory(char *path, size_t bytes) {
     Dl_info info;
     char *resolved;
-    if (!dladdr((void *)os_child_start, &info) || info.dli_fname == NULL) return false;
+    if (!dladdr((void *)os_device_start, &info) || info.dli_fname == NULL) return false;
     resolved = realpath(info.dli_fname, NULL);
     if (resolved == NULL) return false;
     char *slash = strrchr(resolved, '/');
@@ -176,13 +217,9 @@ static char *without_entries(const char *name, const char *list, const char *sep
     return NULL;
 }
 
-/* What a program (or a script around it) sets for a Python of its own would keep ours from starting. */
 static bool is_for_other_pythons(const char *entry) {
-    static const char *const names[] = {"PYTHONHOME=", "PYTHONPLATLIBDIR=", "PYTHONSTARTUP=", "PYTHONINSPECT=", "PYTHONOPTIMIZE=",
-                                        "PYTHONWARNINGS=", "PYTHONDEBUG=", "PYTHONVERBOSE=", "PYTHONDEVMODE=", "PYTHONMALLOC=",
-                                        "PYTHONPROFILEIMPORTTIME=", "PYTHONTRACEMALLOC=", "PYTHONEXECUTABLE=", "PYTHONSAFEPATH="};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strncmp(entry, names[i], strlen(names[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof python_variables / sizeof *python_variables; i++) {
+        if (strncmp(entry, python_variables[i], strlen(python_variables[i])) == 0) return true;
     }
     return false;
 }
@@ -218,17 +255,21 @@ __attribute__((noinline)) static char **child_environment(const char *directory,
         if (entry != NULL) environment[kept++] = entry;
     }
     environment[kept++] = "PYTHONSAFEPATH=1";
-    /* The package's parent directory stands three levels above …/cuttle/client/lib. An interpreter that was named to us has
+    /* The package's parent directory stands two levels above …/cuttle/client. An interpreter that was named to us has
      * the package installed, unless it is a source tree that is not. */
     char *package = strdup(directory), *value = malloc(strlen(directory) + (python_path ? strlen(python_path) : 0) + 16);
-    for (int level = 0; level < 3 && package != NULL; level++) {
+    bool found = false;
+    for (int above = -1; above < 2 && package != NULL;) {
         char *slash = strrchr(package, '/');
-        if (slash != NULL) *slash = 0;
+        if (slash == NULL) break;
+        if (above >= 0 || strcmp(slash, "/client") == 0) above++;
+        *slash = 0;
+        found = above == 2;
     }
     if (package == NULL || value == NULL) return NULL;
     const char *name = strrchr(package, '/');
     bool installed = named && name != NULL && strstr(name, "-packages") != NULL;
-    bool add = !installed && (python_path == NULL || !has_entry(python_path, package));
+    bool add = found && !installed && (python_path == NULL || !has_entry(python_path, package));
     if (add) sprintf(value, "PYTHONPATH=%s%s%s", python_path ? python_path : "", python_path ? ":" : "", package);
     else if (python_path != NULL) sprintf(value, "PYTHONPATH=%s", python_path);
     if (add || python_path != NULL) environment[kept++] = value;
@@ -305,7 +346,18 @@ static int high_descriptor(int low) {
     return high;
 }
 
-bool os_child_start(os_child *child, int control, int status, int arena) {
+const char *os_device_open(os_device *device) {
+    device->socket = -1;
+    device->control_memory = shared_memory_create("cuttle-control", CUTTLE_CONTROL_BYTES);
+    device->status_memory = shared_memory_create("cuttle-status", CUTTLE_STATUS_BYTES);
+    device->arena = shared_memory_create("cuttle-arena", 0);
+    if (device->control_memory < 0 || device->status_memory < 0 || device->arena < 0) return "shared memory cannot be made";
+    device->control = map_shared(device->control_memory, CUTTLE_CONTROL_BYTES);
+    device->status = map_shared(device->status_memory, CUTTLE_STATUS_BYTES);
+    return device->control != NULL && device->status != NULL ? NULL : "shared memory cannot be mapped";
+}
+
+static bool start_child(os_device *device) {
     char directory[4096];
     int pair[2];
     const char *python = getenv("CUTTLE_PYTHON");
@@ -322,7 +374,7 @@ bool os_child_start(os_child *child, int control, int status, int arena) {
         close(remote);
         return false;
     }
-    int descriptors[4] = {remote, control, status, arena};
+    int descriptors[4] = {remote, device->control_memory, device->status_memory, device->arena};
     char *arguments[] = {program, "-m", "cuttle.runtime", "3", "4", "5", "6", NULL};
     char **environment = child_environment(directory, named);
     sigset_t all, before;
@@ -339,9 +391,22 @@ bool os_child_start(os_child *child, int control, int status, int arena) {
         close(local);
         return false;
     }
-    child->socket = local;
+    device->socket = local;
     return true;
 }
+
+const char *os_device_start(os_device *device) {
+    bool started = start_child(device);
+    close(device->control_memory);
+    close(device->status_memory);
+    return started ? NULL : "the device process cannot be started";
+}
+
+bool os_device_open_arena(os_device *device) { return device->arena >= 0; }
+
+void os_socket_close(int socket) { close(socket); }
+
+void os_memory_close(int memory) { close(memory); }
 
 /* Whether errno means that there is no peer any more, and not that memory is short for a moment. */
 static bool peer_is_gone(void) {

@@ -377,7 +377,7 @@ typedef struct callback_call {
     void *data;
 } callback_call;
 
-static void run_callback(void *argument) {
+static void CUDA_CB run_callback(void *argument) {
     callback_call call = *(callback_call *)argument;
     free(argument);
     call.function(call.handle, CUDA_SUCCESS, call.data);

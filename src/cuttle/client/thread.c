@@ -9,8 +9,6 @@
 __thread thread_state *cuttle_thread __attribute__((tls_model("initial-exec")));
 __thread int cuttle_default_stream_is_per_thread __attribute__((tls_model("initial-exec")));
 
-static pthread_key_t thread_key;
-static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static uint64_t thread_count;
 
 static void thread_leave(void *argument) {
@@ -21,15 +19,12 @@ static void thread_leave(void *argument) {
     free(thread);
 }
 
-static void make_key(void) { pthread_key_create(&thread_key, thread_leave); }
-
 thread_state *thread_enter_slow(void) {
-    pthread_once(&thread_once, make_key);
     thread_state *thread = calloc(1, sizeof *thread);
     if (thread == NULL) return NULL;
     thread->number = __atomic_add_fetch(&thread_count, 1, __ATOMIC_RELAXED);
     thread->capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     cuttle_thread = thread;
-    pthread_setspecific(thread_key, thread);
+    os_thread_at_exit(thread_leave, thread);
     return thread;
 }

@@ -4,8 +4,6 @@
 
 #include "driver_types.h"
 
-#define CUTTLE_EXPORT __attribute__((visibility("default")))
-
 /* Counts the call, names the function once on stderr when CUTTLE_TRACE is set; CUDA_ERROR_NOT_SUPPORTED. */
 CUresult cuttle_unsupported(unsigned index, const char *name);
 

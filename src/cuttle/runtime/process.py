@@ -17,6 +17,7 @@ from cuttle.abi.attributes import ATTRIBUTES
 from cuttle.device.cpu.device import CpuDevice, available_cores
 from cuttle.device.shared import SharedMemory, allow_large_files
 from cuttle.runtime import results
+from cuttle.runtime.connection import NoConnection, open_connection
 from cuttle.runtime.dispatcher import Dispatcher
 from cuttle.runtime.memory import choose_budget
 from cuttle.runtime.messages import say
@@ -25,6 +26,7 @@ from cuttle.runtime.session import Session
 # Sparse; room for fragmentation and for reserved addresses without memory.
 ARENA_EXTRA_BYTES = 256 << 30
 _SMALLEST_ARENA_BYTES = 64 << 20
+_LOW_END = 1 << 32  # addresses of 32-bit programs
 # What the loop has to end by itself when the client is gone.
 _GRACE_SECONDS = 0.3
 
@@ -33,6 +35,7 @@ _MAJOR, _MINOR = 75, 76
 _SHARED_OPTIN, _SHARED_PER_MULTIPROCESSOR = 97, 81
 _THREADS_PER_MULTIPROCESSOR = 39
 _CLUSTER_LAUNCH = 120
+_HOST_REGISTER = 99
 _LDS_BYTES = 65536  # what a group has on an AMD GPU
 
 # Shared memory per block that a kernel may ask for, by compute capability (CUDA C++ Programming Guide, table of technical
@@ -145,6 +148,8 @@ def _open_arena(shared: SharedMemory, budget: int) -> int:
         size = min(extra + 2 * budget, most)
         try:
             shared.open_arena(size)
+            if shared.arena_base + size <= _LOW_END:
+                return min(budget, size - size // 8)  # a 32-bit program: nothing to spare
             return min(budget, size // 2)
         except OSError:
             if size <= _SMALLEST_ARENA_BYTES:
@@ -156,11 +161,14 @@ def _open_arena(shared: SharedMemory, budget: int) -> int:
 
 def main(arguments: list[str]) -> int:
     faulthandler.enable(2)
-    socket, control, status, arena = (int(text) for text in arguments[1:5])
-    for descriptor in (socket, control, status, arena):
-        os.set_inheritable(descriptor, False)
+    try:
+        connection = open_connection(arguments, os.environ)
+    except NoConnection as error:
+        say(str(error))
+        return 1
+    socket = connection.socket
     os.set_blocking(socket, False)
-    shared = SharedMemory(control, status, arena)
+    shared = SharedMemory(connection.control, connection.status, connection.arena)
     if shared.control.u32[wire.CONTROL_VERSION_AT // 4] != wire.PROTOCOL_VERSION:
         reason = "the client library and the device process are of different versions"
         return _refuse(shared, socket, results.SYSTEM_NOT_READY, reason)
@@ -195,6 +203,8 @@ def main(arguments: list[str]) -> int:
     attributes = attribute_values(workers, capability)
     if device.memory_bytes:
         budget = min(budget, device.memory_bytes)
+    if connection.remote:
+        attributes[_HOST_REGISTER] = 0  # no part of an allocation of Windows can be given to something else
     if device.code_options:
         attributes[_SHARED_OPTIN] = attributes[_SHARED_PER_MULTIPROCESSOR] = _LDS_BYTES
         attributes[_CLUSTER_LAUNCH] = 0

@@ -11,6 +11,9 @@
 #define CUTTLE_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
+/* The same layout for 32-bit programs, whose compilers align 64-bit numbers to 4 bytes, and single accesses to them. */
+typedef uint64_t cuttle_u64 __attribute__((aligned(8)));
+
 #define CUTTLE_READY_MAGIC 0x43555454u
 #define CUTTLE_PROTOCOL_VERSION 1u
 #define CUTTLE_ARENA_BASE 0x200000000000ull
@@ -342,32 +345,32 @@ typedef struct cuttle_control_page {
     uint32_t version; /* PROTOCOL_VERSION */
     int32_t device_pid;
     int32_t client_pid;
-    uint64_t arena_base; /* chosen by the client */
-    uint64_t arena_bytes; /* client: at most; set by the device process before `magic` */
-    uint64_t budget_bytes; /* memory the device admits to have */
+    cuttle_u64 arena_base; /* chosen by the client */
+    cuttle_u64 arena_bytes; /* client: at most; set by the device process before `magic` */
+    cuttle_u64 budget_bytes; /* memory the device admits to have */
     uint32_t device_count;
     int32_t ready_error; /* CUresult of start-up; 0 is ready */
     uint8_t uuid[16];
     uint8_t device_name[256];
     uint32_t compute_major;
     uint32_t compute_minor;
-    uint64_t ring_head; /* client: slots published */
-    uint64_t ring_pad0[7];
-    uint64_t ring_tail; /* device: slots consumed */
-    uint64_t ring_pad1[7];
+    cuttle_u64 ring_head; /* client: slots published */
+    cuttle_u64 ring_pad0[7];
+    cuttle_u64 ring_tail; /* device: slots consumed */
+    cuttle_u64 ring_pad1[7];
     uint32_t device_sleeping; /* device: 1 while it sleeps in poll; client then writes a byte to the socket */
     uint32_t client_waiting; /* client: 1 while it sleeps for a reply or for ring space */
-    uint64_t request_sequence; /* client: incremented to publish a request */
-    uint64_t reply_sequence; /* device: set equal to answer it */
+    cuttle_u64 request_sequence; /* client: incremented to publish a request */
+    cuttle_u64 reply_sequence; /* device: set equal to answer it */
     uint32_t request_function; /* row number in abi (REQUESTS or driver function index) */
     uint32_t request_count;
     uint32_t request_payload_bytes;
     int32_t reply_result; /* CUresult */
     uint32_t reply_payload_bytes;
     uint32_t request_flags; /* 1: payload is a chunk to append to the upload buffer */
-    uint64_t request_arguments[16]; /* arguments; the reply's values take their place */
-    uint64_t request_thread; /* number of the calling client thread */
-    uint64_t request_context; /* current context handle of the calling thread */
+    cuttle_u64 request_arguments[16]; /* arguments; the reply's values take their place */
+    cuttle_u64 request_thread; /* number of the calling client thread */
+    cuttle_u64 request_context; /* current context handle of the calling thread */
     uint8_t unused_rest[3448];
 } cuttle_control_page;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_control_page) == 4096, "cuttle_control_page: size");
@@ -409,13 +412,13 @@ typedef struct cuttle_status_page {
     uint32_t completion_word; /* futex: incremented by the executor after each completion that someone awaits */
     uint32_t completion_waiters; /* client threads asleep on completion_word */
     uint32_t pad0[11];
-    uint64_t host_call_head; /* executor: host calls posted */
-    uint64_t host_call_tail; /* client: host calls taken */
+    cuttle_u64 host_call_head; /* executor: host calls posted */
+    cuttle_u64 host_call_tail; /* client: host calls taken */
     uint32_t host_call_word; /* futex for the client's service thread */
     uint32_t pad1[11];
-    uint64_t text_head; /* executor: bytes of device output written */
-    uint64_t text_tail; /* client: bytes taken */
-    uint64_t text_limit; /* CU_LIMIT_PRINTF_FIFO_SIZE, at most TEXT_FIFO_BYTES */
+    cuttle_u64 text_head; /* executor: bytes of device output written */
+    cuttle_u64 text_tail; /* client: bytes taken */
+    cuttle_u64 text_limit; /* CU_LIMIT_PRINTF_FIFO_SIZE, at most TEXT_FIFO_BYTES */
     uint8_t error_text[1024]; /* one line about the sticky error */
     int32_t launch_error; /* CUresult of a launch that did not happen; the next call that waits takes it */
     uint8_t end_text[252]; /* why the device process ends, written by it before it does */
@@ -440,11 +443,11 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, launch_error) == 1176, "cuttle
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_status_page, end_text) == 1180, "cuttle_status_page.end_text");
 
 typedef struct cuttle_stream_slot {
-    uint64_t submitted; /* client: sequence number of the last record of this stream */
-    uint64_t completed; /* executor: sequence number of the last record finished */
+    cuttle_u64 submitted; /* client: sequence number of the last record of this stream */
+    cuttle_u64 completed; /* executor: sequence number of the last record finished */
     uint32_t flags; /* 1 in use, 2 non-blocking, 4 capturing */
     int32_t priority;
-    uint64_t identifier;
+    cuttle_u64 identifier;
     uint8_t unused_rest[32];
 } cuttle_stream_slot;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_stream_slot) == 64, "cuttle_stream_slot: size");
@@ -455,9 +458,9 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_stream_slot, priority) == 20, "cuttle_strea
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_stream_slot, identifier) == 24, "cuttle_stream_slot.identifier");
 
 typedef struct cuttle_event_slot {
-    uint64_t recorded; /* client: number of the latest cuEventRecord (0: never) */
-    uint64_t completed; /* executor: number of the latest record that was reached */
-    uint64_t time_ns; /* executor: CLOCK_MONOTONIC at completion */
+    cuttle_u64 recorded; /* client: number of the latest cuEventRecord (0: never) */
+    cuttle_u64 completed; /* executor: number of the latest record that was reached */
+    cuttle_u64 time_ns; /* executor: CLOCK_MONOTONIC at completion */
     uint32_t flags;
     uint32_t stream;
 } cuttle_event_slot;
@@ -469,11 +472,11 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_event_slot, flags) == 24, "cuttle_event_slo
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_event_slot, stream) == 28, "cuttle_event_slot.stream");
 
 typedef struct cuttle_host_call {
-    uint64_t function;
-    uint64_t data;
+    cuttle_u64 function;
+    cuttle_u64 data;
     uint32_t stream;
     uint32_t kind; /* 0 cuLaunchHostFunc, 1 cuStreamAddCallback */
-    uint64_t ticket; /* sent back in the HOST_DONE record */
+    cuttle_u64 ticket; /* sent back in the HOST_DONE record */
 } cuttle_host_call;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_host_call) == 32, "cuttle_host_call: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_host_call, function) == 0, "cuttle_host_call.function");
@@ -487,19 +490,19 @@ typedef struct cuttle_jobs_page {
     uint32_t workers; /* threads of the pool */
     uint32_t timeout_ms; /* 0: kernels may run for ever */
     uint32_t executor_sleeping;
-    uint64_t head; /* device process: slots published */
-    uint64_t pad0[7];
-    uint64_t tail; /* executor: slots finished */
-    uint64_t pad1[7];
-    uint64_t arena_base;
-    uint64_t arena_bytes;
-    uint64_t heap_base; /* device malloc heap inside the arena */
-    uint64_t heap_bytes;
-    uint64_t local_limit_bytes; /* CU_LIMIT_STACK_SIZE per lane */
+    cuttle_u64 head; /* device process: slots published */
+    cuttle_u64 pad0[7];
+    cuttle_u64 tail; /* executor: slots finished */
+    cuttle_u64 pad1[7];
+    cuttle_u64 arena_base;
+    cuttle_u64 arena_bytes;
+    cuttle_u64 heap_base; /* device malloc heap inside the arena */
+    cuttle_u64 heap_bytes;
+    cuttle_u64 local_limit_bytes; /* CU_LIMIT_STACK_SIZE per lane */
     uint32_t fault_kind; /* FAULTS; written by the executor before it exits */
     uint32_t fault_image;
-    uint64_t fault_address;
-    uint64_t fault_instruction; /* offset in the image */
+    cuttle_u64 fault_address;
+    cuttle_u64 fault_instruction; /* offset in the image */
     uint32_t fault_block[3];
     uint32_t fault_thread;
     uint8_t fault_text[1024];
@@ -530,14 +533,14 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_text) == 224, "cuttle_jobs
 typedef struct cuttle_texture_request {
     uint32_t resource_kind; /* CUresourcetype: 0 array, 1 mipmapped array, 2 linear, 3 pitch 2D */
     uint32_t flags; /* CU_TRSF_ flags: 1 read as integer, 2 normalized coordinates, 16 sRGB, ... */
-    uint64_t array; /* array number; 0 for linear memory */
-    uint64_t address;
-    uint64_t bytes;
-    uint64_t row_pitch;
-    uint64_t slice_pitch;
-    uint64_t width; /* elements */
-    uint64_t height;
-    uint64_t depth;
+    cuttle_u64 array; /* array number; 0 for linear memory */
+    cuttle_u64 address;
+    cuttle_u64 bytes;
+    cuttle_u64 row_pitch;
+    cuttle_u64 slice_pitch;
+    cuttle_u64 width; /* elements */
+    cuttle_u64 height;
+    cuttle_u64 depth;
     uint32_t format; /* CUarray_format */
     uint32_t channels;
     uint32_t array_flags; /* CUDA_ARRAY3D_ flags: 1 layered, 2 surface, 4 cube map */
@@ -556,9 +559,9 @@ typedef struct cuttle_texture_request {
     uint32_t view_last_level;
     uint32_t view_first_layer;
     uint32_t view_last_layer;
-    uint64_t view_width;
-    uint64_t view_height;
-    uint64_t view_depth;
+    cuttle_u64 view_width;
+    cuttle_u64 view_height;
+    cuttle_u64 view_depth;
     uint8_t unused_rest[16];
 } cuttle_texture_request;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_texture_request) == 208, "cuttle_texture_request: size");
@@ -596,19 +599,19 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_request, view_depth) == 184, "cuttl
 
 /* one per launch; code only reads it */
 typedef struct cuttle_launch {
-    uint64_t parameters; /* pointer to the parameter bytes */
-    uint64_t symbols; /* pointer to the u64 addresses of the module symbols, in the image's order */
-    uint64_t services; /* pointer to the service table (SERVICES) */
+    cuttle_u64 parameters; /* pointer to the parameter bytes */
+    cuttle_u64 symbols; /* pointer to the u64 addresses of the module symbols, in the image's order */
+    cuttle_u64 services; /* pointer to the service table (SERVICES) */
     uint32_t grid[3]; /* grid size in blocks */
     uint32_t block[3]; /* block size in threads */
     uint32_t dynamic_shared_bytes;
     uint32_t static_shared_bytes;
     uint32_t cluster[3]; /* blocks of a cluster in each dimension, at least 1 */
     uint32_t flags; /* 1 cooperative; 2 the whole grid runs on one worker; 4 cluster dimensions were given */
-    uint64_t grid_id;
+    cuttle_u64 grid_id;
     uint32_t parameter_bytes;
     uint32_t pad;
-    uint64_t workspace; /* cooperative launches: zeroed memory of the grid; %envreg1 is its high half, %envreg2 its low */
+    cuttle_u64 workspace; /* cooperative launches: zeroed memory of the grid; %envreg1 is its high half, %envreg2 its low */
     uint8_t unused_rest[32];
 } cuttle_launch;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_launch) == 128, "cuttle_launch: size");
@@ -628,15 +631,15 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_launch, workspace) == 88, "cuttle_launch.wo
 
 /* one per block in flight */
 typedef struct cuttle_block {
-    uint64_t launch; /* pointer to the cuttle_launch */
-    uint64_t shared; /* pointer to the block's shared memory, 256-byte aligned; CLUSTER_STRIDE bytes behind that of the block of its cluster one rank lower */
-    uint64_t local; /* pointer to local memory: thread t's part begins at t * local_bytes */
-    uint64_t frame; /* pointer to resume frames, 64-byte aligned: warp w's part begins at w * frame_bytes */
-    uint64_t warps; /* pointer to cuttle_warp[warps of the block] */
+    cuttle_u64 launch; /* pointer to the cuttle_launch */
+    cuttle_u64 shared; /* pointer to the block's shared memory, 256-byte aligned; CLUSTER_STRIDE bytes behind that of the block of its cluster one rank lower */
+    cuttle_u64 local; /* pointer to local memory: thread t's part begins at t * local_bytes */
+    cuttle_u64 frame; /* pointer to resume frames, 64-byte aligned: warp w's part begins at w * frame_bytes */
+    cuttle_u64 warps; /* pointer to cuttle_warp[warps of the block] */
     uint32_t ctaid[3]; /* set by `blocks` from the linear index; by the executor before `step` */
     uint32_t index; /* linear block index, x fastest */
-    uint64_t worker; /* executor's private pointer */
-    uint64_t local_limit; /* bytes of local memory per thread that are there (stack overflow check) */
+    cuttle_u64 worker; /* executor's private pointer */
+    cuttle_u64 local_limit; /* bytes of local memory per thread that are there (stack overflow check) */
     uint8_t unused_rest[56];
 } cuttle_block;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_block) == 128, "cuttle_block: size");
@@ -670,8 +673,8 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_warp, pad) == 24, "cuttle_warp.pad");
 
 /* a level of a texture; the first one's numbers stand in the descriptor as well */
 typedef struct cuttle_texture_level {
-    uint64_t base; /* device address of texel (0, 0, 0) */
-    uint64_t slice_bytes; /* distance of two depth slices, or of two layers or faces */
+    cuttle_u64 base; /* device address of texel (0, 0, 0) */
+    cuttle_u64 slice_bytes; /* distance of two depth slices, or of two layers or faces */
     uint32_t pitch_bytes; /* distance of two rows */
     uint32_t width; /* in texels */
     uint32_t height; /* in texels; 1 for one-dimensional ones */
@@ -687,8 +690,8 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture_level, depth) == 28, "cuttle_textur
 
 /* one per texture or surface object */
 typedef struct cuttle_texture {
-    uint64_t base; /* device address of texel (0, 0, 0) */
-    uint64_t slice_bytes; /* distance of two depth slices, or of two layers */
+    cuttle_u64 base; /* device address of texel (0, 0, 0) */
+    cuttle_u64 slice_bytes; /* distance of two depth slices, or of two layers */
     uint32_t pitch_bytes; /* distance of two rows */
     uint32_t width; /* in texels */
     uint32_t height; /* in texels; 1 for one-dimensional ones */
@@ -704,7 +707,7 @@ typedef struct cuttle_texture {
     uint32_t levels; /* mipmap levels */
     uint32_t samples;
     int32_t level_bias; /* in 1/256 of a level, as the next two */
-    uint64_t level_table; /* device address of a cuttle_texture_level for each level */
+    cuttle_u64 level_table; /* device address of a cuttle_texture_level for each level */
     int32_t least_level;
     int32_t most_level;
     uint32_t sink[4]; /* stores of lanes outside the surface land here */
@@ -737,7 +740,7 @@ typedef struct cuttle_record {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
 } cuttle_record;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record) == 16, "cuttle_record: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record, kind) == 0, "cuttle_record.kind");
@@ -750,7 +753,7 @@ typedef struct cuttle_record_nop {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
 } cuttle_record_nop;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_nop) == 16, "cuttle_record_nop: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_nop, kind) == 0, "cuttle_record_nop.kind");
@@ -763,7 +766,7 @@ typedef struct cuttle_record_launch {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
     uint32_t target; /* kernel id (client ring) or image index (job ring) */
     uint32_t grid[3];
     uint32_t block[3];
@@ -791,10 +794,10 @@ typedef struct cuttle_record_copy {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t destination;
-    uint64_t source;
-    uint64_t bytes;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 destination;
+    cuttle_u64 source;
+    cuttle_u64 bytes;
 } cuttle_record_copy;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_copy) == 40, "cuttle_record_copy: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_copy, kind) == 0, "cuttle_record_copy.kind");
@@ -809,16 +812,16 @@ typedef struct cuttle_record_copy_3d {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t destination;
-    uint64_t source;
-    uint64_t width_bytes;
-    uint64_t height;
-    uint64_t depth;
-    uint64_t destination_pitch;
-    uint64_t destination_slice;
-    uint64_t source_pitch;
-    uint64_t source_slice;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 destination;
+    cuttle_u64 source;
+    cuttle_u64 width_bytes;
+    cuttle_u64 height;
+    cuttle_u64 depth;
+    cuttle_u64 destination_pitch;
+    cuttle_u64 destination_slice;
+    cuttle_u64 source_pitch;
+    cuttle_u64 source_slice;
 } cuttle_record_copy_3d;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_copy_3d) == 88, "cuttle_record_copy_3d: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_copy_3d, kind) == 0, "cuttle_record_copy_3d.kind");
@@ -839,11 +842,11 @@ typedef struct cuttle_record_fill {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t destination;
-    uint64_t width; /* elements per row */
-    uint64_t height;
-    uint64_t pitch; /* bytes */
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 destination;
+    cuttle_u64 width; /* elements per row */
+    cuttle_u64 height;
+    cuttle_u64 pitch; /* bytes */
     uint32_t value;
     uint32_t element_bytes;
 } cuttle_record_fill;
@@ -863,10 +866,10 @@ typedef struct cuttle_record_event_record {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
     uint32_t event;
     uint32_t pad;
-    uint64_t number;
+    cuttle_u64 number;
 } cuttle_record_event_record;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_event_record) == 32, "cuttle_record_event_record: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_event_record, kind) == 0, "cuttle_record_event_record.kind");
@@ -881,10 +884,10 @@ typedef struct cuttle_record_event_wait {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
     uint32_t event;
     uint32_t pad;
-    uint64_t number;
+    cuttle_u64 number;
 } cuttle_record_event_wait;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_event_wait) == 32, "cuttle_record_event_wait: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_event_wait, kind) == 0, "cuttle_record_event_wait.kind");
@@ -900,12 +903,12 @@ typedef struct cuttle_record_host_call {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t function;
-    uint64_t data;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 function;
+    cuttle_u64 data;
     uint32_t call_kind;
     uint32_t pad;
-    uint64_t ticket;
+    cuttle_u64 ticket;
 } cuttle_record_host_call;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_host_call) == 48, "cuttle_record_host_call: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_host_call, kind) == 0, "cuttle_record_host_call.kind");
@@ -923,8 +926,8 @@ typedef struct cuttle_record_host_done {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t ticket;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 ticket;
 } cuttle_record_host_done;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_host_done) == 24, "cuttle_record_host_done: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_host_done, kind) == 0, "cuttle_record_host_done.kind");
@@ -937,7 +940,7 @@ typedef struct cuttle_record_stream_create {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
     uint32_t flags;
     int32_t priority;
 } cuttle_record_stream_create;
@@ -953,7 +956,7 @@ typedef struct cuttle_record_stream_destroy {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
 } cuttle_record_stream_destroy;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_stream_destroy) == 16, "cuttle_record_stream_destroy: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_stream_destroy, kind) == 0, "cuttle_record_stream_destroy.kind");
@@ -965,8 +968,8 @@ typedef struct cuttle_record_graph_launch {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t graph;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 graph;
 } cuttle_record_graph_launch;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_graph_launch) == 24, "cuttle_record_graph_launch: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_graph_launch, kind) == 0, "cuttle_record_graph_launch.kind");
@@ -979,8 +982,8 @@ typedef struct cuttle_record_free_async {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t address;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 address;
 } cuttle_record_free_async;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_free_async) == 24, "cuttle_record_free_async: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_free_async, kind) == 0, "cuttle_record_free_async.kind");
@@ -993,9 +996,9 @@ typedef struct cuttle_record_wait_value {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t address;
-    uint64_t value;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 address;
+    cuttle_u64 value;
     uint32_t flags;
     uint32_t bits;
 } cuttle_record_wait_value;
@@ -1013,9 +1016,9 @@ typedef struct cuttle_record_write_value {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t address;
-    uint64_t value;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 address;
+    cuttle_u64 value;
     uint32_t flags;
     uint32_t bits;
 } cuttle_record_write_value;
@@ -1034,10 +1037,10 @@ typedef struct cuttle_record_load {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
     uint32_t image; /* index that later LAUNCH records name */
     uint32_t path_bytes;
-    uint64_t symbols; /* arena address of the image's u64 symbol address array; 0 if it has none */
+    cuttle_u64 symbols; /* arena address of the image's u64 symbol address array; 0 if it has none */
 } cuttle_record_load;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_load) == 32, "cuttle_record_load: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_load, kind) == 0, "cuttle_record_load.kind");
@@ -1052,7 +1055,7 @@ typedef struct cuttle_record_unload {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
     uint32_t image;
     uint32_t pad;
 } cuttle_record_unload;
@@ -1069,7 +1072,7 @@ typedef struct cuttle_record_mark {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
 } cuttle_record_mark;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_mark) == 16, "cuttle_record_mark: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_mark, kind) == 0, "cuttle_record_mark.kind");
@@ -1082,9 +1085,9 @@ typedef struct cuttle_record_cover {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
-    uint64_t address;
-    uint64_t bytes;
+    cuttle_u64 sequence; /* the stream's sequence number */
+    cuttle_u64 address;
+    cuttle_u64 bytes;
 } cuttle_record_cover;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_cover) == 32, "cuttle_record_cover: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_cover, kind) == 0, "cuttle_record_cover.kind");
@@ -1098,7 +1101,7 @@ typedef struct cuttle_record_shutdown {
     uint16_t kind;
     uint16_t slots;
     uint32_t stream; /* stream slot */
-    uint64_t sequence; /* the stream's sequence number */
+    cuttle_u64 sequence; /* the stream's sequence number */
 } cuttle_record_shutdown;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_shutdown) == 16, "cuttle_record_shutdown: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_shutdown, kind) == 0, "cuttle_record_shutdown.kind");

@@ -5,9 +5,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(_WIN32)
+#define CUDAAPI __stdcall
+#define CUDA_CB __stdcall
+#else
+#define CUDAAPI
+#define CUDA_CB
+#endif
+
+#if defined(_WIN32)
+#define CUTTLE_EXPORT /* nvcuda.def names the exports */
+#else
+#define CUTTLE_EXPORT __attribute__((visibility("default")))
+#endif
+
 typedef unsigned int GLuint;
 typedef unsigned int GLenum;
 typedef int EGLint;
+typedef void *EGLImageKHR;
+typedef void *EGLStreamKHR;
+typedef void *EGLSyncKHR;
+typedef uint32_t VdpDevice;
+typedef uint32_t VdpVideoSurface;
+typedef uint32_t VdpOutputSurface;
+typedef int VdpGetProcAddress(VdpDevice device, uint32_t function_id, void **function_pointer);
 
 typedef enum CUipcMem_flags_enum {
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
@@ -1308,7 +1329,11 @@ typedef enum CUeglColorFormat_enum {
 
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
+#if UINTPTR_MAX == 0xffffffff
+typedef unsigned int CUdeviceptr_v2;
+#else
 typedef unsigned long long CUdeviceptr_v2;
+#endif
 typedef CUdeviceptr_v2 CUdeviceptr;
 typedef int CUdevice_v1;
 typedef CUdevice_v1 CUdevice;
@@ -1352,11 +1377,11 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st { CUcontext ctx; unsigned int
 typedef CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 CUDA_BATCH_MEM_OP_NODE_PARAMS;
 typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v2_st { CUcontext ctx; unsigned int count; CUstreamBatchMemOpParams *paramArray; unsigned int flags; } CUDA_BATCH_MEM_OP_NODE_PARAMS_v2;
 typedef struct CUasyncNotificationInfo_st { CUasyncNotificationType type; union { struct { unsigned long long bytesOverBudget; } overBudget; } info; } CUasyncNotificationInfo;
-typedef void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *userData, CUasyncCallbackHandle callback);
+typedef void (CUDA_CB *CUasyncCallback)(CUasyncNotificationInfo *info, void *userData, CUasyncCallbackHandle callback);
 typedef struct CUdevprop_st { int maxThreadsPerBlock; int maxThreadsDim[3]; int maxGridSize[3]; int sharedMemPerBlock; int totalConstantMemory; int SIMDWidth; int memPitch; int regsPerBlock; int clockRate; int textureAlign; } CUdevprop_v1;
 typedef CUdevprop_v1 CUdevprop;
 typedef struct CUlinkState_st *CUlinkState;
-typedef void (*CUhostFn)(void *userData);
+typedef void (CUDA_CB *CUhostFn)(void *userData);
 typedef struct CUaccessPolicyWindow_st { void *base_ptr; size_t num_bytes; float hitRatio; CUaccessProperty hitProp; CUaccessProperty missProp; } CUaccessPolicyWindow_v1;
 typedef CUaccessPolicyWindow_v1 CUaccessPolicyWindow;
 typedef struct CUDA_KERNEL_NODE_PARAMS_st { CUfunction func; unsigned int gridDimX; unsigned int gridDimY; unsigned int gridDimZ; unsigned int blockDimX; unsigned int blockDimY; unsigned int blockDimZ; unsigned int sharedMemBytes; void **kernelParams; void **extra; } CUDA_KERNEL_NODE_PARAMS_v1;
@@ -1389,8 +1414,8 @@ typedef CUexecAffinityParam_v1 CUexecAffinityParam;
 typedef struct CUctxCigParam_st { CUcigDataType sharedDataType; void *sharedData; } CUctxCigParam;
 typedef struct CUctxCreateParams_st { CUexecAffinityParam *execAffinityParams; int numExecAffinityParams; CUctxCigParam *cigParams; } CUctxCreateParams;
 typedef struct CUlibraryHostUniversalFunctionAndDataTable_st { void *functionTable; size_t functionWindowSize; void *dataTable; size_t dataWindowSize; } CUlibraryHostUniversalFunctionAndDataTable;
-typedef void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData);
-typedef size_t (*CUoccupancyB2DSize)(int blockSize);
+typedef void (CUDA_CB *CUstreamCallback)(CUstream hStream, CUresult status, void *userData);
+typedef size_t (CUDA_CB *CUoccupancyB2DSize)(int blockSize);
 typedef struct CUDA_MEMCPY2D_st { size_t srcXInBytes; size_t srcY; CUmemorytype srcMemoryType; const void *srcHost; CUdeviceptr srcDevice; CUarray srcArray; size_t srcPitch; size_t dstXInBytes; size_t dstY; CUmemorytype dstMemoryType; void *dstHost; CUdeviceptr dstDevice; CUarray dstArray; size_t dstPitch; size_t WidthInBytes; size_t Height; } CUDA_MEMCPY2D_v2;
 typedef CUDA_MEMCPY2D_v2 CUDA_MEMCPY2D;
 typedef struct CUDA_MEMCPY3D_st { size_t srcXInBytes; size_t srcY; size_t srcZ; size_t srcLOD; CUmemorytype srcMemoryType; const void *srcHost; CUdeviceptr srcDevice; CUarray srcArray; void *reserved0; size_t srcPitch; size_t srcHeight; size_t dstXInBytes; size_t dstY; size_t dstZ; size_t dstLOD; CUmemorytype dstMemoryType; void *dstHost; CUdeviceptr dstDevice; CUarray dstArray; void *reserved1; size_t dstPitch; size_t dstHeight; size_t WidthInBytes; size_t Height; size_t Depth; } CUDA_MEMCPY3D_v2;
@@ -1482,7 +1507,7 @@ typedef struct CUdevSmResource_st { unsigned int smCount; unsigned int minSmPart
 typedef struct CUdevResource_st { CUdevResourceType type; unsigned char _internal_padding[92]; union { CUdevSmResource sm; unsigned char _oversize[48]; }; } CUdevResource_v1;
 typedef CUdevResource_v1 CUdevResource;
 typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
-typedef void (*CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length);
+typedef void (CUDA_CB *CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length);
 typedef unsigned int CUlogIterator;
 typedef unsigned int CUdeviceptr_v1;
 typedef struct CUDA_MEMCPY2D_v1_st { unsigned int srcXInBytes; unsigned int srcY; CUmemorytype srcMemoryType; const void *srcHost; CUdeviceptr_v1 srcDevice; CUarray srcArray; unsigned int srcPitch; unsigned int dstXInBytes; unsigned int dstY; CUmemorytype dstMemoryType; void *dstHost; CUdeviceptr_v1 dstDevice; CUarray dstArray; unsigned int dstPitch; unsigned int WidthInBytes; unsigned int Height; } CUDA_MEMCPY2D_v1;

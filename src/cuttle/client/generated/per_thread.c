@@ -2,532 +2,451 @@
 #include "driver_functions.h"
 #include "thread.h"
 
-CUTTLE_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams);
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) {
+CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
 }
 
-CUTTLE_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData);
-CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
+CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuLaunchHostFunc(hStream, fn, userData);
 }
 
-CUTTLE_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra);
-CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) {
+CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
 }
 
-CUTTLE_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra);
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuLaunchKernelEx(config, f, kernelParams, extra);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream);
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream);
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
+CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount);
-CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpy(dst, src, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy);
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
+CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpy2D_v2(pCopy);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream);
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
+CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpy2DAsync_v2(pCopy, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy);
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpy2DUnaligned_v2(pCopy);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy);
-CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy) {
+CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpy3D_v2(pCopy);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream);
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
+CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpy3DAsync_v2(pCopy, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy);
-CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy) {
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpy3DPeer(pCopy);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream);
-CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpy3DPeerAsync(pCopy, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyAsync(dst, src, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount);
-CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount);
-CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount);
-CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream);
-CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream);
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount);
-CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount);
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount);
-CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount);
-CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount);
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount);
-CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N);
-CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemsetD16_v2(dstDevice, us, N);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream);
-CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
+CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemsetD16Async(dstDevice, us, N, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height);
-CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height) {
+CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream);
-CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream) {
+CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height);
-CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height) {
+CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream);
-CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream) {
+CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height);
-CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height) {
+CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream);
-CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream) {
+CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N);
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemsetD32_v2(dstDevice, ui, N);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream);
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+CUresult CUDAAPI cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemsetD32Async(dstDevice, ui, N, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N);
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuMemsetD8_v2(dstDevice, uc, N);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream);
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemsetD8Async(dstDevice, uc, N, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream);
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemAllocAsync(dptr, bytesize, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream);
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream);
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
+CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuMemFreeAsync(dptr, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream);
-CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
+CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuEventRecord(hEvent, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags);
-CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
+CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuEventRecordWithFlags(hEvent, hStream, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags);
-CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
+CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamAddCallback(hStream, callback, userData, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags);
-CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamAttachMemAsync(hStream, dptr, length, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
-CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
     if (stream == NULL) stream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream hStream);
-CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
+CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamBeginCapture(hStream);
 }
 
-CUTTLE_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode);
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
+CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamBeginCapture_v2(hStream, mode);
 }
 
-CUTTLE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode);
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode) {
+CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
-CUTTLE_EXPORT CUresult cuStreamCopyAttributes_ptsz(CUstream dstStream, CUstream srcStream);
-CUresult cuStreamCopyAttributes_ptsz(CUstream dstStream, CUstream srcStream) {
+CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dstStream, CUstream srcStream) {
     if (dstStream == NULL) dstStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamCopyAttributes(dstStream, srcStream);
 }
 
-CUTTLE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph);
-CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph) {
+CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamEndCapture(hStream, phGraph);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value);
-CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value) {
+CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetAttribute(hStream, attr, value);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out);
-CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) {
+CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out);
-CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out) {
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out);
-CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) {
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx);
-CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
+CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetCtx(hStream, pctx);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx);
-CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
+CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device);
-CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device) {
+CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetDevice(hStream, device);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags);
-CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags) {
+CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetFlags(hStream, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId);
-CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
+CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetId(hStream, streamId);
 }
 
-CUTTLE_EXPORT CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority);
-CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
+CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamGetPriority(hStream, priority);
 }
 
-CUTTLE_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus);
-CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
+CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamIsCapturing(hStream, captureStatus);
 }
 
-CUTTLE_EXPORT CUresult cuStreamQuery_ptsz(CUstream hStream);
-CUresult cuStreamQuery_ptsz(CUstream hStream) {
+CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamQuery(hStream);
 }
 
-CUTTLE_EXPORT CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param);
-CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param) {
+CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamSetAttribute(hStream, attr, param);
 }
 
-CUTTLE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream);
-CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
+CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamSynchronize(hStream);
 }
 
-CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags);
-CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags) {
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags);
-CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags) {
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags);
-CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamWaitEvent(hStream, hEvent, Flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
-CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     if (stream == NULL) stream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamWaitValue32_v2(stream, addr, value, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
-CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
     if (stream == NULL) stream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamWaitValue64_v2(stream, addr, value, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
-CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     if (stream == NULL) stream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
 
-CUTTLE_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
-CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
     if (stream == NULL) stream = (CUstream)CU_STREAM_PER_THREAD;
     return cuStreamWriteValue64_v2(stream, addr, value, flags);
 }
 
-CUTTLE_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams);
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
+CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
     cuttle_default_stream_is_per_thread = 1;
     CUresult result = cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
     cuttle_default_stream_is_per_thread = 0;
     return result;
 }
 
-CUTTLE_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream);
-CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream) {
+CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuGraphLaunch(hGraph, hStream);
 }
 
-CUTTLE_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream);
-CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream) {
+CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream) {
     if (hStream == NULL) hStream = (CUstream)CU_STREAM_PER_THREAD;
     return cuGraphUpload(hGraph, hStream);
 }

@@ -3,5 +3,3 @@
 #include "request.h"
 #include "thread.h"
 #include <string.h>
-
-#define CUTTLE_EXPORT __attribute__((visibility("default")))

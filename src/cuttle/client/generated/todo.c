@@ -2,473 +2,1698 @@
 #include "driver_types.h"
 #include "unsupported.h"
 
-CUTTLE_EXPORT CUresult cuDeviceGetDevResource(void);
-CUresult cuDeviceGetDevResource(void) { return cuttle_unsupported(7, "cuDeviceGetDevResource"); }
-CUTTLE_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(void);
-CUresult cuDeviceGetHostAtomicCapabilities(void) { return cuttle_unsupported(10, "cuDeviceGetHostAtomicCapabilities"); }
-CUTTLE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void);
-CUresult cuDeviceGetNvSciSyncAttributes(void) { return cuttle_unsupported(14, "cuDeviceGetNvSciSyncAttributes"); }
-CUTTLE_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(void);
-CUresult cuDeviceGetP2PAtomicCapabilities(void) { return cuttle_unsupported(15, "cuDeviceGetP2PAtomicCapabilities"); }
-CUTTLE_EXPORT CUresult cuDeviceRegisterAsyncNotification(void);
-CUresult cuDeviceRegisterAsyncNotification(void) { return cuttle_unsupported(23, "cuDeviceRegisterAsyncNotification"); }
-CUTTLE_EXPORT CUresult cuDeviceUnregisterAsyncNotification(void);
-CUresult cuDeviceUnregisterAsyncNotification(void) { return cuttle_unsupported(28, "cuDeviceUnregisterAsyncNotification"); }
-CUTTLE_EXPORT CUresult cuCheckpointProcessCheckpoint(void);
-CUresult cuCheckpointProcessCheckpoint(void) { return cuttle_unsupported(37, "cuCheckpointProcessCheckpoint"); }
-CUTTLE_EXPORT CUresult cuCheckpointProcessGetRestoreThreadId(void);
-CUresult cuCheckpointProcessGetRestoreThreadId(void) { return cuttle_unsupported(38, "cuCheckpointProcessGetRestoreThreadId"); }
-CUTTLE_EXPORT CUresult cuCheckpointProcessGetState(void);
-CUresult cuCheckpointProcessGetState(void) { return cuttle_unsupported(39, "cuCheckpointProcessGetState"); }
-CUTTLE_EXPORT CUresult cuCheckpointProcessLock(void);
-CUresult cuCheckpointProcessLock(void) { return cuttle_unsupported(40, "cuCheckpointProcessLock"); }
-CUTTLE_EXPORT CUresult cuCheckpointProcessRestore(void);
-CUresult cuCheckpointProcessRestore(void) { return cuttle_unsupported(41, "cuCheckpointProcessRestore"); }
-CUTTLE_EXPORT CUresult cuCheckpointProcessUnlock(void);
-CUresult cuCheckpointProcessUnlock(void) { return cuttle_unsupported(42, "cuCheckpointProcessUnlock"); }
-CUTTLE_EXPORT CUresult cuCtxFromGreenCtx(void);
-CUresult cuCtxFromGreenCtx(void) { return cuttle_unsupported(57, "cuCtxFromGreenCtx"); }
-CUTTLE_EXPORT CUresult cuCtxGetDevResource(void);
-CUresult cuCtxGetDevResource(void) { return cuttle_unsupported(61, "cuCtxGetDevResource"); }
-CUTTLE_EXPORT CUresult cuCtxRecordEvent(void);
-CUresult cuCtxRecordEvent(void) { return cuttle_unsupported(74, "cuCtxRecordEvent"); }
-CUTTLE_EXPORT CUresult cuCtxWaitEvent(void);
-CUresult cuCtxWaitEvent(void) { return cuttle_unsupported(83, "cuCtxWaitEvent"); }
-CUTTLE_EXPORT CUresult cuGreenCtxCreate(void);
-CUresult cuGreenCtxCreate(void) { return cuttle_unsupported(92, "cuGreenCtxCreate"); }
-CUTTLE_EXPORT CUresult cuGreenCtxDestroy(void);
-CUresult cuGreenCtxDestroy(void) { return cuttle_unsupported(93, "cuGreenCtxDestroy"); }
-CUTTLE_EXPORT CUresult cuGreenCtxGetDevResource(void);
-CUresult cuGreenCtxGetDevResource(void) { return cuttle_unsupported(94, "cuGreenCtxGetDevResource"); }
-CUTTLE_EXPORT CUresult cuGreenCtxGetId(void);
-CUresult cuGreenCtxGetId(void) { return cuttle_unsupported(95, "cuGreenCtxGetId"); }
-CUTTLE_EXPORT CUresult cuGreenCtxRecordEvent(void);
-CUresult cuGreenCtxRecordEvent(void) { return cuttle_unsupported(96, "cuGreenCtxRecordEvent"); }
-CUTTLE_EXPORT CUresult cuGreenCtxStreamCreate(void);
-CUresult cuGreenCtxStreamCreate(void) { return cuttle_unsupported(97, "cuGreenCtxStreamCreate"); }
-CUTTLE_EXPORT CUresult cuGreenCtxWaitEvent(void);
-CUresult cuGreenCtxWaitEvent(void) { return cuttle_unsupported(98, "cuGreenCtxWaitEvent"); }
-CUTTLE_EXPORT CUresult cuLogsCurrent(void);
-CUresult cuLogsCurrent(void) { return cuttle_unsupported(99, "cuLogsCurrent"); }
-CUTTLE_EXPORT CUresult cuLogsDumpToFile(void);
-CUresult cuLogsDumpToFile(void) { return cuttle_unsupported(100, "cuLogsDumpToFile"); }
-CUTTLE_EXPORT CUresult cuLogsDumpToMemory(void);
-CUresult cuLogsDumpToMemory(void) { return cuttle_unsupported(101, "cuLogsDumpToMemory"); }
-CUTTLE_EXPORT CUresult cuLogsRegisterCallback(void);
-CUresult cuLogsRegisterCallback(void) { return cuttle_unsupported(102, "cuLogsRegisterCallback"); }
-CUTTLE_EXPORT CUresult cuLogsUnregisterCallback(void);
-CUresult cuLogsUnregisterCallback(void) { return cuttle_unsupported(103, "cuLogsUnregisterCallback"); }
-CUTTLE_EXPORT CUresult cuModuleGetGlobal(void);
-CUresult cuModuleGetGlobal(void) { return cuttle_unsupported(134, "cuModuleGetGlobal"); }
-CUTTLE_EXPORT CUresult cuModuleGetSurfRef(void);
-CUresult cuModuleGetSurfRef(void) { return cuttle_unsupported(137, "cuModuleGetSurfRef"); }
-CUTTLE_EXPORT CUresult cuModuleGetTexRef(void);
-CUresult cuModuleGetTexRef(void) { return cuttle_unsupported(138, "cuModuleGetTexRef"); }
-CUTTLE_EXPORT CUresult cuFuncSetBlockShape(void);
-CUresult cuFuncSetBlockShape(void) { return cuttle_unsupported(151, "cuFuncSetBlockShape"); }
-CUTTLE_EXPORT CUresult cuFuncSetSharedSize(void);
-CUresult cuFuncSetSharedSize(void) { return cuttle_unsupported(154, "cuFuncSetSharedSize"); }
-CUTTLE_EXPORT CUresult cuLaunch(void);
-CUresult cuLaunch(void) { return cuttle_unsupported(155, "cuLaunch"); }
-CUTTLE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(void);
-CUresult cuLaunchCooperativeKernelMultiDevice(void) { return cuttle_unsupported(157, "cuLaunchCooperativeKernelMultiDevice"); }
-CUTTLE_EXPORT CUresult cuLaunchGrid(void);
-CUresult cuLaunchGrid(void) { return cuttle_unsupported(158, "cuLaunchGrid"); }
-CUTTLE_EXPORT CUresult cuLaunchGridAsync(void);
-CUresult cuLaunchGridAsync(void) { return cuttle_unsupported(159, "cuLaunchGridAsync"); }
-CUTTLE_EXPORT CUresult cuParamSetSize(void);
-CUresult cuParamSetSize(void) { return cuttle_unsupported(170, "cuParamSetSize"); }
-CUTTLE_EXPORT CUresult cuParamSetTexRef(void);
-CUresult cuParamSetTexRef(void) { return cuttle_unsupported(171, "cuParamSetTexRef"); }
-CUTTLE_EXPORT CUresult cuParamSetf(void);
-CUresult cuParamSetf(void) { return cuttle_unsupported(172, "cuParamSetf"); }
-CUTTLE_EXPORT CUresult cuParamSeti(void);
-CUresult cuParamSeti(void) { return cuttle_unsupported(173, "cuParamSeti"); }
-CUTTLE_EXPORT CUresult cuParamSetv(void);
-CUresult cuParamSetv(void) { return cuttle_unsupported(174, "cuParamSetv"); }
-CUTTLE_EXPORT CUresult cuArray3DCreate(void);
-CUresult cuArray3DCreate(void) { return cuttle_unsupported(175, "cuArray3DCreate"); }
-CUTTLE_EXPORT CUresult cuArray3DGetDescriptor(void);
-CUresult cuArray3DGetDescriptor(void) { return cuttle_unsupported(177, "cuArray3DGetDescriptor"); }
-CUTTLE_EXPORT CUresult cuArrayCreate(void);
-CUresult cuArrayCreate(void) { return cuttle_unsupported(179, "cuArrayCreate"); }
-CUTTLE_EXPORT CUresult cuArrayGetDescriptor(void);
-CUresult cuArrayGetDescriptor(void) { return cuttle_unsupported(182, "cuArrayGetDescriptor"); }
-CUTTLE_EXPORT CUresult cuArrayGetPlane(void);
-CUresult cuArrayGetPlane(void) { return cuttle_unsupported(185, "cuArrayGetPlane"); }
-CUTTLE_EXPORT CUresult cuArrayGetSparseProperties(void);
-CUresult cuArrayGetSparseProperties(void) { return cuttle_unsupported(186, "cuArrayGetSparseProperties"); }
-CUTTLE_EXPORT CUresult cuIpcCloseMemHandle(void);
-CUresult cuIpcCloseMemHandle(void) { return cuttle_unsupported(187, "cuIpcCloseMemHandle"); }
-CUTTLE_EXPORT CUresult cuIpcGetEventHandle(void);
-CUresult cuIpcGetEventHandle(void) { return cuttle_unsupported(188, "cuIpcGetEventHandle"); }
-CUTTLE_EXPORT CUresult cuIpcGetMemHandle(void);
-CUresult cuIpcGetMemHandle(void) { return cuttle_unsupported(189, "cuIpcGetMemHandle"); }
-CUTTLE_EXPORT CUresult cuIpcOpenEventHandle(void);
-CUresult cuIpcOpenEventHandle(void) { return cuttle_unsupported(190, "cuIpcOpenEventHandle"); }
-CUTTLE_EXPORT CUresult cuIpcOpenMemHandle(void);
-CUresult cuIpcOpenMemHandle(void) { return cuttle_unsupported(191, "cuIpcOpenMemHandle"); }
-CUTTLE_EXPORT CUresult cuIpcOpenMemHandle_v2(void);
-CUresult cuIpcOpenMemHandle_v2(void) { return cuttle_unsupported(192, "cuIpcOpenMemHandle_v2"); }
-CUTTLE_EXPORT CUresult cuMemAlloc(void);
-CUresult cuMemAlloc(void) { return cuttle_unsupported(197, "cuMemAlloc"); }
-CUTTLE_EXPORT CUresult cuMemAllocHost(void);
-CUresult cuMemAllocHost(void) { return cuttle_unsupported(199, "cuMemAllocHost"); }
-CUTTLE_EXPORT CUresult cuMemAllocPitch(void);
-CUresult cuMemAllocPitch(void) { return cuttle_unsupported(202, "cuMemAllocPitch"); }
-CUTTLE_EXPORT CUresult cuMemBatchDecompressAsync(void);
-CUresult cuMemBatchDecompressAsync(void) { return cuttle_unsupported(204, "cuMemBatchDecompressAsync"); }
-CUTTLE_EXPORT CUresult cuMemBatchDecompressAsync_ptsz(void);
-CUresult cuMemBatchDecompressAsync_ptsz(void) { return cuttle_unsupported(204, "cuMemBatchDecompressAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(void);
-CUresult cuMemDiscardAndPrefetchBatchAsync(void) { return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync"); }
-CUTTLE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(void);
-CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(void) { return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemDiscardBatchAsync(void);
-CUresult cuMemDiscardBatchAsync(void) { return cuttle_unsupported(207, "cuMemDiscardBatchAsync"); }
-CUTTLE_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(void);
-CUresult cuMemDiscardBatchAsync_ptsz(void) { return cuttle_unsupported(207, "cuMemDiscardBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemExportToShareableHandle(void);
-CUresult cuMemExportToShareableHandle(void) { return cuttle_unsupported(208, "cuMemExportToShareableHandle"); }
-CUTTLE_EXPORT CUresult cuMemFree(void);
-CUresult cuMemFree(void) { return cuttle_unsupported(209, "cuMemFree"); }
-CUTTLE_EXPORT CUresult cuMemGetAddressRange(void);
-CUresult cuMemGetAddressRange(void) { return cuttle_unsupported(213, "cuMemGetAddressRange"); }
-CUTTLE_EXPORT CUresult cuMemGetHandleForAddressRange(void);
-CUresult cuMemGetHandleForAddressRange(void) { return cuttle_unsupported(218, "cuMemGetHandleForAddressRange"); }
-CUTTLE_EXPORT CUresult cuMemGetInfo(void);
-CUresult cuMemGetInfo(void) { return cuttle_unsupported(219, "cuMemGetInfo"); }
-CUTTLE_EXPORT CUresult cuMemHostGetDevicePointer(void);
-CUresult cuMemHostGetDevicePointer(void) { return cuttle_unsupported(223, "cuMemHostGetDevicePointer"); }
-CUTTLE_EXPORT CUresult cuMemImportFromShareableHandle(void);
-CUresult cuMemImportFromShareableHandle(void) { return cuttle_unsupported(229, "cuMemImportFromShareableHandle"); }
-CUTTLE_EXPORT CUresult cuMemMapArrayAsync(void);
-CUresult cuMemMapArrayAsync(void) { return cuttle_unsupported(231, "cuMemMapArrayAsync"); }
-CUTTLE_EXPORT CUresult cuMemMapArrayAsync_ptsz(void);
-CUresult cuMemMapArrayAsync_ptsz(void) { return cuttle_unsupported(231, "cuMemMapArrayAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemPrefetchBatchAsync(void);
-CUresult cuMemPrefetchBatchAsync(void) { return cuttle_unsupported(234, "cuMemPrefetchBatchAsync"); }
-CUTTLE_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(void);
-CUresult cuMemPrefetchBatchAsync_ptsz(void) { return cuttle_unsupported(234, "cuMemPrefetchBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemSetMemPool(void);
-CUresult cuMemSetMemPool(void) { return cuttle_unsupported(240, "cuMemSetMemPool"); }
-CUTTLE_EXPORT CUresult cuMemcpy2D(void);
-CUresult cuMemcpy2D(void) { return cuttle_unsupported(243, "cuMemcpy2D"); }
-CUTTLE_EXPORT CUresult cuMemcpy2DAsync(void);
-CUresult cuMemcpy2DAsync(void) { return cuttle_unsupported(245, "cuMemcpy2DAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpy2DUnaligned(void);
-CUresult cuMemcpy2DUnaligned(void) { return cuttle_unsupported(247, "cuMemcpy2DUnaligned"); }
-CUTTLE_EXPORT CUresult cuMemcpy3D(void);
-CUresult cuMemcpy3D(void) { return cuttle_unsupported(249, "cuMemcpy3D"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DAsync(void);
-CUresult cuMemcpy3DAsync(void) { return cuttle_unsupported(251, "cuMemcpy3DAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync(void);
-CUresult cuMemcpy3DBatchAsync(void) { return cuttle_unsupported(253, "cuMemcpy3DBatchAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(void);
-CUresult cuMemcpy3DBatchAsync_ptsz(void) { return cuttle_unsupported(253, "cuMemcpy3DBatchAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync_v2(void);
-CUresult cuMemcpy3DBatchAsync_v2(void) { return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2"); }
-CUTTLE_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(void);
-CUresult cuMemcpy3DBatchAsync_v2_ptsz(void) { return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoA(void);
-CUresult cuMemcpyAtoA(void) { return cuttle_unsupported(258, "cuMemcpyAtoA"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoD(void);
-CUresult cuMemcpyAtoD(void) { return cuttle_unsupported(260, "cuMemcpyAtoD"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoH(void);
-CUresult cuMemcpyAtoH(void) { return cuttle_unsupported(262, "cuMemcpyAtoH"); }
-CUTTLE_EXPORT CUresult cuMemcpyAtoHAsync(void);
-CUresult cuMemcpyAtoHAsync(void) { return cuttle_unsupported(264, "cuMemcpyAtoHAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoA(void);
-CUresult cuMemcpyDtoA(void) { return cuttle_unsupported(268, "cuMemcpyDtoA"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoD(void);
-CUresult cuMemcpyDtoD(void) { return cuttle_unsupported(270, "cuMemcpyDtoD"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoDAsync(void);
-CUresult cuMemcpyDtoDAsync(void) { return cuttle_unsupported(272, "cuMemcpyDtoDAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoH(void);
-CUresult cuMemcpyDtoH(void) { return cuttle_unsupported(274, "cuMemcpyDtoH"); }
-CUTTLE_EXPORT CUresult cuMemcpyDtoHAsync(void);
-CUresult cuMemcpyDtoHAsync(void) { return cuttle_unsupported(276, "cuMemcpyDtoHAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoA(void);
-CUresult cuMemcpyHtoA(void) { return cuttle_unsupported(278, "cuMemcpyHtoA"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoAAsync(void);
-CUresult cuMemcpyHtoAAsync(void) { return cuttle_unsupported(280, "cuMemcpyHtoAAsync"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoD(void);
-CUresult cuMemcpyHtoD(void) { return cuttle_unsupported(282, "cuMemcpyHtoD"); }
-CUTTLE_EXPORT CUresult cuMemcpyHtoDAsync(void);
-CUresult cuMemcpyHtoDAsync(void) { return cuttle_unsupported(284, "cuMemcpyHtoDAsync"); }
-CUTTLE_EXPORT CUresult cuMemsetD16(void);
-CUresult cuMemsetD16(void) { return cuttle_unsupported(288, "cuMemsetD16"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D16(void);
-CUresult cuMemsetD2D16(void) { return cuttle_unsupported(291, "cuMemsetD2D16"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D32(void);
-CUresult cuMemsetD2D32(void) { return cuttle_unsupported(294, "cuMemsetD2D32"); }
-CUTTLE_EXPORT CUresult cuMemsetD2D8(void);
-CUresult cuMemsetD2D8(void) { return cuttle_unsupported(297, "cuMemsetD2D8"); }
-CUTTLE_EXPORT CUresult cuMemsetD32(void);
-CUresult cuMemsetD32(void) { return cuttle_unsupported(300, "cuMemsetD32"); }
-CUTTLE_EXPORT CUresult cuMemsetD8(void);
-CUresult cuMemsetD8(void) { return cuttle_unsupported(303, "cuMemsetD8"); }
-CUTTLE_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(void);
-CUresult cuMipmappedArrayGetMemoryRequirements(void) { return cuttle_unsupported(309, "cuMipmappedArrayGetMemoryRequirements"); }
-CUTTLE_EXPORT CUresult cuMipmappedArrayGetSparseProperties(void);
-CUresult cuMipmappedArrayGetSparseProperties(void) { return cuttle_unsupported(310, "cuMipmappedArrayGetSparseProperties"); }
-CUTTLE_EXPORT CUresult cuMulticastAddDevice(void);
-CUresult cuMulticastAddDevice(void) { return cuttle_unsupported(311, "cuMulticastAddDevice"); }
-CUTTLE_EXPORT CUresult cuMulticastBindAddr(void);
-CUresult cuMulticastBindAddr(void) { return cuttle_unsupported(312, "cuMulticastBindAddr"); }
-CUTTLE_EXPORT CUresult cuMulticastBindMem(void);
-CUresult cuMulticastBindMem(void) { return cuttle_unsupported(313, "cuMulticastBindMem"); }
-CUTTLE_EXPORT CUresult cuMulticastCreate(void);
-CUresult cuMulticastCreate(void) { return cuttle_unsupported(314, "cuMulticastCreate"); }
-CUTTLE_EXPORT CUresult cuMulticastGetGranularity(void);
-CUresult cuMulticastGetGranularity(void) { return cuttle_unsupported(315, "cuMulticastGetGranularity"); }
-CUTTLE_EXPORT CUresult cuMulticastUnbind(void);
-CUresult cuMulticastUnbind(void) { return cuttle_unsupported(316, "cuMulticastUnbind"); }
-CUTTLE_EXPORT CUresult cuMemPoolExportPointer(void);
-CUresult cuMemPoolExportPointer(void) { return cuttle_unsupported(325, "cuMemPoolExportPointer"); }
-CUTTLE_EXPORT CUresult cuMemPoolExportToShareableHandle(void);
-CUresult cuMemPoolExportToShareableHandle(void) { return cuttle_unsupported(326, "cuMemPoolExportToShareableHandle"); }
-CUTTLE_EXPORT CUresult cuMemPoolImportFromShareableHandle(void);
-CUresult cuMemPoolImportFromShareableHandle(void) { return cuttle_unsupported(329, "cuMemPoolImportFromShareableHandle"); }
-CUTTLE_EXPORT CUresult cuMemPoolImportPointer(void);
-CUresult cuMemPoolImportPointer(void) { return cuttle_unsupported(330, "cuMemPoolImportPointer"); }
-CUTTLE_EXPORT CUresult cuEventCreateFromEGLSync(void);
-CUresult cuEventCreateFromEGLSync(void) { return cuttle_unsupported(335, "cuEventCreateFromEGLSync"); }
-CUTTLE_EXPORT CUresult cuStreamBatchMemOp(void);
-CUresult cuStreamBatchMemOp(void) { return cuttle_unsupported(346, "cuStreamBatchMemOp"); }
-CUTTLE_EXPORT CUresult cuStreamBatchMemOp_ptsz(void);
-CUresult cuStreamBatchMemOp_ptsz(void) { return cuttle_unsupported(346, "cuStreamBatchMemOp_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamGetGreenCtx(void);
-CUresult cuStreamGetGreenCtx(void) { return cuttle_unsupported(365, "cuStreamGetGreenCtx"); }
-CUTTLE_EXPORT CUresult cuStreamWaitValue32(void);
-CUresult cuStreamWaitValue32(void) { return cuttle_unsupported(375, "cuStreamWaitValue32"); }
-CUTTLE_EXPORT CUresult cuStreamWaitValue32_ptsz(void);
-CUresult cuStreamWaitValue32_ptsz(void) { return cuttle_unsupported(375, "cuStreamWaitValue32_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamWaitValue64(void);
-CUresult cuStreamWaitValue64(void) { return cuttle_unsupported(377, "cuStreamWaitValue64"); }
-CUTTLE_EXPORT CUresult cuStreamWaitValue64_ptsz(void);
-CUresult cuStreamWaitValue64_ptsz(void) { return cuttle_unsupported(377, "cuStreamWaitValue64_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamWriteValue32(void);
-CUresult cuStreamWriteValue32(void) { return cuttle_unsupported(379, "cuStreamWriteValue32"); }
-CUTTLE_EXPORT CUresult cuStreamWriteValue32_ptsz(void);
-CUresult cuStreamWriteValue32_ptsz(void) { return cuttle_unsupported(379, "cuStreamWriteValue32_ptsz"); }
-CUTTLE_EXPORT CUresult cuStreamWriteValue64(void);
-CUresult cuStreamWriteValue64(void) { return cuttle_unsupported(381, "cuStreamWriteValue64"); }
-CUTTLE_EXPORT CUresult cuStreamWriteValue64_ptsz(void);
-CUresult cuStreamWriteValue64_ptsz(void) { return cuttle_unsupported(381, "cuStreamWriteValue64_ptsz"); }
-CUTTLE_EXPORT CUresult cuGraphAddBatchMemOpNode(void);
-CUresult cuGraphAddBatchMemOpNode(void) { return cuttle_unsupported(387, "cuGraphAddBatchMemOpNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddExternalSemaphoresSignalNode(void);
-CUresult cuGraphAddExternalSemaphoresSignalNode(void) { return cuttle_unsupported(394, "cuGraphAddExternalSemaphoresSignalNode"); }
-CUTTLE_EXPORT CUresult cuGraphAddExternalSemaphoresWaitNode(void);
-CUresult cuGraphAddExternalSemaphoresWaitNode(void) { return cuttle_unsupported(395, "cuGraphAddExternalSemaphoresWaitNode"); }
-CUTTLE_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(void);
-CUresult cuGraphBatchMemOpNodeGetParams(void) { return cuttle_unsupported(405, "cuGraphBatchMemOpNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(void);
-CUresult cuGraphBatchMemOpNodeSetParams(void) { return cuttle_unsupported(406, "cuGraphBatchMemOpNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphConditionalHandleCreate(void);
-CUresult cuGraphConditionalHandleCreate(void) { return cuttle_unsupported(409, "cuGraphConditionalHandleCreate"); }
-CUTTLE_EXPORT CUresult cuGraphDebugDotPrint(void);
-CUresult cuGraphDebugDotPrint(void) { return cuttle_unsupported(411, "cuGraphDebugDotPrint"); }
-CUTTLE_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(void);
-CUresult cuGraphExecBatchMemOpNodeSetParams(void) { return cuttle_unsupported(418, "cuGraphExecBatchMemOpNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(void);
-CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(void) { return cuttle_unsupported(423, "cuGraphExecExternalSemaphoresSignalNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(void);
-CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(void) { return cuttle_unsupported(424, "cuGraphExecExternalSemaphoresWaitNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeGetParams(void);
-CUresult cuGraphExternalSemaphoresSignalNodeGetParams(void) { return cuttle_unsupported(434, "cuGraphExternalSemaphoresSignalNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeSetParams(void);
-CUresult cuGraphExternalSemaphoresSignalNodeSetParams(void) { return cuttle_unsupported(435, "cuGraphExternalSemaphoresSignalNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeGetParams(void);
-CUresult cuGraphExternalSemaphoresWaitNodeGetParams(void) { return cuttle_unsupported(436, "cuGraphExternalSemaphoresWaitNodeGetParams"); }
-CUTTLE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeSetParams(void);
-CUresult cuGraphExternalSemaphoresWaitNodeSetParams(void) { return cuttle_unsupported(437, "cuGraphExternalSemaphoresWaitNodeSetParams"); }
-CUTTLE_EXPORT CUresult cuSurfRefGetArray(void);
-CUresult cuSurfRefGetArray(void) { return cuttle_unsupported(479, "cuSurfRefGetArray"); }
-CUTTLE_EXPORT CUresult cuSurfRefSetArray(void);
-CUresult cuSurfRefSetArray(void) { return cuttle_unsupported(480, "cuSurfRefSetArray"); }
-CUTTLE_EXPORT CUresult cuTensorMapEncodeIm2col(void);
-CUresult cuTensorMapEncodeIm2col(void) { return cuttle_unsupported(481, "cuTensorMapEncodeIm2col"); }
-CUTTLE_EXPORT CUresult cuTensorMapEncodeIm2colWide(void);
-CUresult cuTensorMapEncodeIm2colWide(void) { return cuttle_unsupported(482, "cuTensorMapEncodeIm2colWide"); }
-CUTTLE_EXPORT CUresult cuTensorMapEncodeTiled(void);
-CUresult cuTensorMapEncodeTiled(void) { return cuttle_unsupported(483, "cuTensorMapEncodeTiled"); }
-CUTTLE_EXPORT CUresult cuTensorMapReplaceAddress(void);
-CUresult cuTensorMapReplaceAddress(void) { return cuttle_unsupported(484, "cuTensorMapReplaceAddress"); }
-CUTTLE_EXPORT CUresult cuTexRefCreate(void);
-CUresult cuTexRefCreate(void) { return cuttle_unsupported(490, "cuTexRefCreate"); }
-CUTTLE_EXPORT CUresult cuTexRefDestroy(void);
-CUresult cuTexRefDestroy(void) { return cuttle_unsupported(491, "cuTexRefDestroy"); }
-CUTTLE_EXPORT CUresult cuTexRefGetAddress(void);
-CUresult cuTexRefGetAddress(void) { return cuttle_unsupported(492, "cuTexRefGetAddress"); }
-CUTTLE_EXPORT CUresult cuTexRefGetAddress_v2(void);
-CUresult cuTexRefGetAddress_v2(void) { return cuttle_unsupported(493, "cuTexRefGetAddress_v2"); }
-CUTTLE_EXPORT CUresult cuTexRefGetAddressMode(void);
-CUresult cuTexRefGetAddressMode(void) { return cuttle_unsupported(494, "cuTexRefGetAddressMode"); }
-CUTTLE_EXPORT CUresult cuTexRefGetArray(void);
-CUresult cuTexRefGetArray(void) { return cuttle_unsupported(495, "cuTexRefGetArray"); }
-CUTTLE_EXPORT CUresult cuTexRefGetBorderColor(void);
-CUresult cuTexRefGetBorderColor(void) { return cuttle_unsupported(496, "cuTexRefGetBorderColor"); }
-CUTTLE_EXPORT CUresult cuTexRefGetFilterMode(void);
-CUresult cuTexRefGetFilterMode(void) { return cuttle_unsupported(497, "cuTexRefGetFilterMode"); }
-CUTTLE_EXPORT CUresult cuTexRefGetFlags(void);
-CUresult cuTexRefGetFlags(void) { return cuttle_unsupported(498, "cuTexRefGetFlags"); }
-CUTTLE_EXPORT CUresult cuTexRefGetFormat(void);
-CUresult cuTexRefGetFormat(void) { return cuttle_unsupported(499, "cuTexRefGetFormat"); }
-CUTTLE_EXPORT CUresult cuTexRefGetMaxAnisotropy(void);
-CUresult cuTexRefGetMaxAnisotropy(void) { return cuttle_unsupported(500, "cuTexRefGetMaxAnisotropy"); }
-CUTTLE_EXPORT CUresult cuTexRefGetMipmapFilterMode(void);
-CUresult cuTexRefGetMipmapFilterMode(void) { return cuttle_unsupported(501, "cuTexRefGetMipmapFilterMode"); }
-CUTTLE_EXPORT CUresult cuTexRefGetMipmapLevelBias(void);
-CUresult cuTexRefGetMipmapLevelBias(void) { return cuttle_unsupported(502, "cuTexRefGetMipmapLevelBias"); }
-CUTTLE_EXPORT CUresult cuTexRefGetMipmapLevelClamp(void);
-CUresult cuTexRefGetMipmapLevelClamp(void) { return cuttle_unsupported(503, "cuTexRefGetMipmapLevelClamp"); }
-CUTTLE_EXPORT CUresult cuTexRefGetMipmappedArray(void);
-CUresult cuTexRefGetMipmappedArray(void) { return cuttle_unsupported(504, "cuTexRefGetMipmappedArray"); }
-CUTTLE_EXPORT CUresult cuTexRefSetAddress(void);
-CUresult cuTexRefSetAddress(void) { return cuttle_unsupported(505, "cuTexRefSetAddress"); }
-CUTTLE_EXPORT CUresult cuTexRefSetAddress_v2(void);
-CUresult cuTexRefSetAddress_v2(void) { return cuttle_unsupported(506, "cuTexRefSetAddress_v2"); }
-CUTTLE_EXPORT CUresult cuTexRefSetAddress2D(void);
-CUresult cuTexRefSetAddress2D(void) { return cuttle_unsupported(507, "cuTexRefSetAddress2D"); }
-CUTTLE_EXPORT CUresult cuTexRefSetAddress2D_v2(void);
-CUresult cuTexRefSetAddress2D_v2(void) { return cuttle_unsupported(508, "cuTexRefSetAddress2D_v2"); }
-CUTTLE_EXPORT CUresult cuTexRefSetAddress2D_v3(void);
-CUresult cuTexRefSetAddress2D_v3(void) { return cuttle_unsupported(509, "cuTexRefSetAddress2D_v3"); }
-CUTTLE_EXPORT CUresult cuTexRefSetAddressMode(void);
-CUresult cuTexRefSetAddressMode(void) { return cuttle_unsupported(510, "cuTexRefSetAddressMode"); }
-CUTTLE_EXPORT CUresult cuTexRefSetArray(void);
-CUresult cuTexRefSetArray(void) { return cuttle_unsupported(511, "cuTexRefSetArray"); }
-CUTTLE_EXPORT CUresult cuTexRefSetBorderColor(void);
-CUresult cuTexRefSetBorderColor(void) { return cuttle_unsupported(512, "cuTexRefSetBorderColor"); }
-CUTTLE_EXPORT CUresult cuTexRefSetFilterMode(void);
-CUresult cuTexRefSetFilterMode(void) { return cuttle_unsupported(513, "cuTexRefSetFilterMode"); }
-CUTTLE_EXPORT CUresult cuTexRefSetFlags(void);
-CUresult cuTexRefSetFlags(void) { return cuttle_unsupported(514, "cuTexRefSetFlags"); }
-CUTTLE_EXPORT CUresult cuTexRefSetFormat(void);
-CUresult cuTexRefSetFormat(void) { return cuttle_unsupported(515, "cuTexRefSetFormat"); }
-CUTTLE_EXPORT CUresult cuTexRefSetMaxAnisotropy(void);
-CUresult cuTexRefSetMaxAnisotropy(void) { return cuttle_unsupported(516, "cuTexRefSetMaxAnisotropy"); }
-CUTTLE_EXPORT CUresult cuTexRefSetMipmapFilterMode(void);
-CUresult cuTexRefSetMipmapFilterMode(void) { return cuttle_unsupported(517, "cuTexRefSetMipmapFilterMode"); }
-CUTTLE_EXPORT CUresult cuTexRefSetMipmapLevelBias(void);
-CUresult cuTexRefSetMipmapLevelBias(void) { return cuttle_unsupported(518, "cuTexRefSetMipmapLevelBias"); }
-CUTTLE_EXPORT CUresult cuTexRefSetMipmapLevelClamp(void);
-CUresult cuTexRefSetMipmapLevelClamp(void) { return cuttle_unsupported(519, "cuTexRefSetMipmapLevelClamp"); }
-CUTTLE_EXPORT CUresult cuTexRefSetMipmappedArray(void);
-CUresult cuTexRefSetMipmappedArray(void) { return cuttle_unsupported(520, "cuTexRefSetMipmappedArray"); }
-CUTTLE_EXPORT CUresult cuDestroyExternalMemory(void);
-CUresult cuDestroyExternalMemory(void) { return cuttle_unsupported(521, "cuDestroyExternalMemory"); }
-CUTTLE_EXPORT CUresult cuDestroyExternalSemaphore(void);
-CUresult cuDestroyExternalSemaphore(void) { return cuttle_unsupported(522, "cuDestroyExternalSemaphore"); }
-CUTTLE_EXPORT CUresult cuDevResourceGenerateDesc(void);
-CUresult cuDevResourceGenerateDesc(void) { return cuttle_unsupported(523, "cuDevResourceGenerateDesc"); }
-CUTTLE_EXPORT CUresult cuDevSmResourceSplitByCount(void);
-CUresult cuDevSmResourceSplitByCount(void) { return cuttle_unsupported(524, "cuDevSmResourceSplitByCount"); }
-CUTTLE_EXPORT CUresult cuEGLStreamConsumerAcquireFrame(void);
-CUresult cuEGLStreamConsumerAcquireFrame(void) { return cuttle_unsupported(525, "cuEGLStreamConsumerAcquireFrame"); }
-CUTTLE_EXPORT CUresult cuEGLStreamConsumerConnect(void);
-CUresult cuEGLStreamConsumerConnect(void) { return cuttle_unsupported(526, "cuEGLStreamConsumerConnect"); }
-CUTTLE_EXPORT CUresult cuEGLStreamConsumerConnectWithFlags(void);
-CUresult cuEGLStreamConsumerConnectWithFlags(void) { return cuttle_unsupported(527, "cuEGLStreamConsumerConnectWithFlags"); }
-CUTTLE_EXPORT CUresult cuEGLStreamConsumerDisconnect(void);
-CUresult cuEGLStreamConsumerDisconnect(void) { return cuttle_unsupported(528, "cuEGLStreamConsumerDisconnect"); }
-CUTTLE_EXPORT CUresult cuEGLStreamConsumerReleaseFrame(void);
-CUresult cuEGLStreamConsumerReleaseFrame(void) { return cuttle_unsupported(529, "cuEGLStreamConsumerReleaseFrame"); }
-CUTTLE_EXPORT CUresult cuEGLStreamProducerConnect(void);
-CUresult cuEGLStreamProducerConnect(void) { return cuttle_unsupported(530, "cuEGLStreamProducerConnect"); }
-CUTTLE_EXPORT CUresult cuEGLStreamProducerDisconnect(void);
-CUresult cuEGLStreamProducerDisconnect(void) { return cuttle_unsupported(531, "cuEGLStreamProducerDisconnect"); }
-CUTTLE_EXPORT CUresult cuEGLStreamProducerPresentFrame(void);
-CUresult cuEGLStreamProducerPresentFrame(void) { return cuttle_unsupported(532, "cuEGLStreamProducerPresentFrame"); }
-CUTTLE_EXPORT CUresult cuEGLStreamProducerReturnFrame(void);
-CUresult cuEGLStreamProducerReturnFrame(void) { return cuttle_unsupported(533, "cuEGLStreamProducerReturnFrame"); }
-CUTTLE_EXPORT CUresult cuExternalMemoryGetMappedBuffer(void);
-CUresult cuExternalMemoryGetMappedBuffer(void) { return cuttle_unsupported(534, "cuExternalMemoryGetMappedBuffer"); }
-CUTTLE_EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(void);
-CUresult cuExternalMemoryGetMappedMipmappedArray(void) { return cuttle_unsupported(535, "cuExternalMemoryGetMappedMipmappedArray"); }
-CUTTLE_EXPORT CUresult cuGLCtxCreate(void);
-CUresult cuGLCtxCreate(void) { return cuttle_unsupported(536, "cuGLCtxCreate"); }
-CUTTLE_EXPORT CUresult cuGLCtxCreate_v2(void);
-CUresult cuGLCtxCreate_v2(void) { return cuttle_unsupported(537, "cuGLCtxCreate_v2"); }
-CUTTLE_EXPORT CUresult cuGLGetDevices(void);
-CUresult cuGLGetDevices(void) { return cuttle_unsupported(538, "cuGLGetDevices"); }
-CUTTLE_EXPORT CUresult cuGLGetDevices_v2(void);
-CUresult cuGLGetDevices_v2(void) { return cuttle_unsupported(539, "cuGLGetDevices_v2"); }
-CUTTLE_EXPORT CUresult cuGLInit(void);
-CUresult cuGLInit(void) { return cuttle_unsupported(540, "cuGLInit"); }
-CUTTLE_EXPORT CUresult cuGLMapBufferObject(void);
-CUresult cuGLMapBufferObject(void) { return cuttle_unsupported(541, "cuGLMapBufferObject"); }
-CUTTLE_EXPORT CUresult cuGLMapBufferObject_v2(void);
-CUresult cuGLMapBufferObject_v2(void) { return cuttle_unsupported(542, "cuGLMapBufferObject_v2"); }
-CUTTLE_EXPORT CUresult cuGLMapBufferObject_v2_ptds(void);
-CUresult cuGLMapBufferObject_v2_ptds(void) { return cuttle_unsupported(542, "cuGLMapBufferObject_v2_ptds"); }
-CUTTLE_EXPORT CUresult cuGLMapBufferObjectAsync(void);
-CUresult cuGLMapBufferObjectAsync(void) { return cuttle_unsupported(543, "cuGLMapBufferObjectAsync"); }
-CUTTLE_EXPORT CUresult cuGLMapBufferObjectAsync_v2(void);
-CUresult cuGLMapBufferObjectAsync_v2(void) { return cuttle_unsupported(544, "cuGLMapBufferObjectAsync_v2"); }
-CUTTLE_EXPORT CUresult cuGLMapBufferObjectAsync_v2_ptsz(void);
-CUresult cuGLMapBufferObjectAsync_v2_ptsz(void) { return cuttle_unsupported(544, "cuGLMapBufferObjectAsync_v2_ptsz"); }
-CUTTLE_EXPORT CUresult cuGLRegisterBufferObject(void);
-CUresult cuGLRegisterBufferObject(void) { return cuttle_unsupported(545, "cuGLRegisterBufferObject"); }
-CUTTLE_EXPORT CUresult cuGLSetBufferObjectMapFlags(void);
-CUresult cuGLSetBufferObjectMapFlags(void) { return cuttle_unsupported(546, "cuGLSetBufferObjectMapFlags"); }
-CUTTLE_EXPORT CUresult cuGLUnmapBufferObject(void);
-CUresult cuGLUnmapBufferObject(void) { return cuttle_unsupported(547, "cuGLUnmapBufferObject"); }
-CUTTLE_EXPORT CUresult cuGLUnmapBufferObjectAsync(void);
-CUresult cuGLUnmapBufferObjectAsync(void) { return cuttle_unsupported(548, "cuGLUnmapBufferObjectAsync"); }
-CUTTLE_EXPORT CUresult cuGLUnregisterBufferObject(void);
-CUresult cuGLUnregisterBufferObject(void) { return cuttle_unsupported(549, "cuGLUnregisterBufferObject"); }
-CUTTLE_EXPORT CUresult cuGraphicsEGLRegisterImage(void);
-CUresult cuGraphicsEGLRegisterImage(void) { return cuttle_unsupported(550, "cuGraphicsEGLRegisterImage"); }
-CUTTLE_EXPORT CUresult cuGraphicsGLRegisterBuffer(void);
-CUresult cuGraphicsGLRegisterBuffer(void) { return cuttle_unsupported(551, "cuGraphicsGLRegisterBuffer"); }
-CUTTLE_EXPORT CUresult cuGraphicsGLRegisterImage(void);
-CUresult cuGraphicsGLRegisterImage(void) { return cuttle_unsupported(552, "cuGraphicsGLRegisterImage"); }
-CUTTLE_EXPORT CUresult cuGraphicsMapResources(void);
-CUresult cuGraphicsMapResources(void) { return cuttle_unsupported(553, "cuGraphicsMapResources"); }
-CUTTLE_EXPORT CUresult cuGraphicsMapResources_ptsz(void);
-CUresult cuGraphicsMapResources_ptsz(void) { return cuttle_unsupported(553, "cuGraphicsMapResources_ptsz"); }
-CUTTLE_EXPORT CUresult cuGraphicsResourceGetMappedEglFrame(void);
-CUresult cuGraphicsResourceGetMappedEglFrame(void) { return cuttle_unsupported(554, "cuGraphicsResourceGetMappedEglFrame"); }
-CUTTLE_EXPORT CUresult cuGraphicsResourceGetMappedMipmappedArray(void);
-CUresult cuGraphicsResourceGetMappedMipmappedArray(void) { return cuttle_unsupported(555, "cuGraphicsResourceGetMappedMipmappedArray"); }
-CUTTLE_EXPORT CUresult cuGraphicsResourceGetMappedPointer(void);
-CUresult cuGraphicsResourceGetMappedPointer(void) { return cuttle_unsupported(556, "cuGraphicsResourceGetMappedPointer"); }
-CUTTLE_EXPORT CUresult cuGraphicsResourceGetMappedPointer_v2(void);
-CUresult cuGraphicsResourceGetMappedPointer_v2(void) { return cuttle_unsupported(557, "cuGraphicsResourceGetMappedPointer_v2"); }
-CUTTLE_EXPORT CUresult cuGraphicsResourceSetMapFlags(void);
-CUresult cuGraphicsResourceSetMapFlags(void) { return cuttle_unsupported(558, "cuGraphicsResourceSetMapFlags"); }
-CUTTLE_EXPORT CUresult cuGraphicsResourceSetMapFlags_v2(void);
-CUresult cuGraphicsResourceSetMapFlags_v2(void) { return cuttle_unsupported(559, "cuGraphicsResourceSetMapFlags_v2"); }
-CUTTLE_EXPORT CUresult cuGraphicsSubResourceGetMappedArray(void);
-CUresult cuGraphicsSubResourceGetMappedArray(void) { return cuttle_unsupported(560, "cuGraphicsSubResourceGetMappedArray"); }
-CUTTLE_EXPORT CUresult cuGraphicsUnmapResources(void);
-CUresult cuGraphicsUnmapResources(void) { return cuttle_unsupported(561, "cuGraphicsUnmapResources"); }
-CUTTLE_EXPORT CUresult cuGraphicsUnmapResources_ptsz(void);
-CUresult cuGraphicsUnmapResources_ptsz(void) { return cuttle_unsupported(561, "cuGraphicsUnmapResources_ptsz"); }
-CUTTLE_EXPORT CUresult cuGraphicsUnregisterResource(void);
-CUresult cuGraphicsUnregisterResource(void) { return cuttle_unsupported(562, "cuGraphicsUnregisterResource"); }
-CUTTLE_EXPORT CUresult cuGraphicsVDPAURegisterOutputSurface(void);
-CUresult cuGraphicsVDPAURegisterOutputSurface(void) { return cuttle_unsupported(563, "cuGraphicsVDPAURegisterOutputSurface"); }
-CUTTLE_EXPORT CUresult cuGraphicsVDPAURegisterVideoSurface(void);
-CUresult cuGraphicsVDPAURegisterVideoSurface(void) { return cuttle_unsupported(564, "cuGraphicsVDPAURegisterVideoSurface"); }
-CUTTLE_EXPORT CUresult cuImportExternalMemory(void);
-CUresult cuImportExternalMemory(void) { return cuttle_unsupported(565, "cuImportExternalMemory"); }
-CUTTLE_EXPORT CUresult cuImportExternalSemaphore(void);
-CUresult cuImportExternalSemaphore(void) { return cuttle_unsupported(566, "cuImportExternalSemaphore"); }
-CUTTLE_EXPORT CUresult cuSignalExternalSemaphoresAsync(void);
-CUresult cuSignalExternalSemaphoresAsync(void) { return cuttle_unsupported(567, "cuSignalExternalSemaphoresAsync"); }
-CUTTLE_EXPORT CUresult cuSignalExternalSemaphoresAsync_ptsz(void);
-CUresult cuSignalExternalSemaphoresAsync_ptsz(void) { return cuttle_unsupported(567, "cuSignalExternalSemaphoresAsync_ptsz"); }
-CUTTLE_EXPORT CUresult cuVDPAUCtxCreate(void);
-CUresult cuVDPAUCtxCreate(void) { return cuttle_unsupported(568, "cuVDPAUCtxCreate"); }
-CUTTLE_EXPORT CUresult cuVDPAUCtxCreate_v2(void);
-CUresult cuVDPAUCtxCreate_v2(void) { return cuttle_unsupported(569, "cuVDPAUCtxCreate_v2"); }
-CUTTLE_EXPORT CUresult cuVDPAUGetDevice(void);
-CUresult cuVDPAUGetDevice(void) { return cuttle_unsupported(570, "cuVDPAUGetDevice"); }
-CUTTLE_EXPORT CUresult cuWaitExternalSemaphoresAsync(void);
-CUresult cuWaitExternalSemaphoresAsync(void) { return cuttle_unsupported(571, "cuWaitExternalSemaphoresAsync"); }
-CUTTLE_EXPORT CUresult cuWaitExternalSemaphoresAsync_ptsz(void);
-CUresult cuWaitExternalSemaphoresAsync_ptsz(void) { return cuttle_unsupported(571, "cuWaitExternalSemaphoresAsync_ptsz"); }
+CUTTLE_EXPORT CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type);
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type) {
+    (void)device;
+    (void)resource;
+    (void)type;
+    return cuttle_unsupported(7, "cuDeviceGetDevResource");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev) {
+    (void)capabilities;
+    (void)operations;
+    (void)count;
+    (void)dev;
+    return cuttle_unsupported(10, "cuDeviceGetHostAtomicCapabilities");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDeviceGetNvSciSyncAttributes(void *nvSciSyncAttrList, CUdevice dev, int flags);
+CUresult CUDAAPI cuDeviceGetNvSciSyncAttributes(void *nvSciSyncAttrList, CUdevice dev, int flags) {
+    (void)nvSciSyncAttrList;
+    (void)dev;
+    (void)flags;
+    return cuttle_unsupported(14, "cuDeviceGetNvSciSyncAttributes");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice);
+CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice) {
+    (void)capabilities;
+    (void)operations;
+    (void)count;
+    (void)srcDevice;
+    (void)dstDevice;
+    return cuttle_unsupported(15, "cuDeviceGetP2PAtomicCapabilities");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback);
+CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback) {
+    (void)device;
+    (void)callbackFunc;
+    (void)userData;
+    (void)callback;
+    return cuttle_unsupported(23, "cuDeviceRegisterAsyncNotification");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback);
+CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
+    (void)device;
+    (void)callback;
+    return cuttle_unsupported(28, "cuDeviceUnregisterAsyncNotification");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args);
+CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args) {
+    (void)pid;
+    (void)args;
+    return cuttle_unsupported(37, "cuCheckpointProcessCheckpoint");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid);
+CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid) {
+    (void)pid;
+    (void)tid;
+    return cuttle_unsupported(38, "cuCheckpointProcessGetRestoreThreadId");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state);
+CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state) {
+    (void)pid;
+    (void)state;
+    return cuttle_unsupported(39, "cuCheckpointProcessGetState");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args);
+CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args) {
+    (void)pid;
+    (void)args;
+    return cuttle_unsupported(40, "cuCheckpointProcessLock");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args);
+CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args) {
+    (void)pid;
+    (void)args;
+    return cuttle_unsupported(41, "cuCheckpointProcessRestore");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args);
+CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args) {
+    (void)pid;
+    (void)args;
+    return cuttle_unsupported(42, "cuCheckpointProcessUnlock");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx);
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx) {
+    (void)pContext;
+    (void)hCtx;
+    return cuttle_unsupported(57, "cuCtxFromGreenCtx");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type);
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type) {
+    (void)hCtx;
+    (void)resource;
+    (void)type;
+    return cuttle_unsupported(61, "cuCtxGetDevResource");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent);
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+    (void)hCtx;
+    (void)hEvent;
+    return cuttle_unsupported(74, "cuCtxRecordEvent");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent);
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+    (void)hCtx;
+    (void)hEvent;
+    return cuttle_unsupported(83, "cuCtxWaitEvent");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags);
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+    (void)phCtx;
+    (void)desc;
+    (void)dev;
+    (void)flags;
+    return cuttle_unsupported(92, "cuGreenCtxCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx);
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
+    (void)hCtx;
+    return cuttle_unsupported(93, "cuGreenCtxDestroy");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type);
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type) {
+    (void)hCtx;
+    (void)resource;
+    (void)type;
+    return cuttle_unsupported(94, "cuGreenCtxGetDevResource");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId);
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId) {
+    (void)greenCtx;
+    (void)greenCtxId;
+    return cuttle_unsupported(95, "cuGreenCtxGetId");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
+    (void)hCtx;
+    (void)hEvent;
+    return cuttle_unsupported(96, "cuGreenCtxRecordEvent");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority);
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
+    (void)phStream;
+    (void)greenCtx;
+    (void)flags;
+    (void)priority;
+    return cuttle_unsupported(97, "cuGreenCtxStreamCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
+    (void)hCtx;
+    (void)hEvent;
+    return cuttle_unsupported(98, "cuGreenCtxWaitEvent");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags);
+CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags) {
+    (void)iterator_out;
+    (void)flags;
+    return cuttle_unsupported(99, "cuLogsCurrent");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags);
+CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags) {
+    (void)iterator;
+    (void)pathToFile;
+    (void)flags;
+    return cuttle_unsupported(100, "cuLogsDumpToFile");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags);
+CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags) {
+    (void)iterator;
+    (void)buffer;
+    (void)size;
+    (void)flags;
+    return cuttle_unsupported(101, "cuLogsDumpToMemory");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out);
+CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out) {
+    (void)callbackFunc;
+    (void)userData;
+    (void)callback_out;
+    return cuttle_unsupported(102, "cuLogsRegisterCallback");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback);
+CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
+    (void)callback;
+    return cuttle_unsupported(103, "cuLogsUnregisterCallback");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name);
+CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name) {
+    (void)dptr;
+    (void)bytes;
+    (void)hmod;
+    (void)name;
+    return cuttle_unsupported(134, "cuModuleGetGlobal");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name);
+CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name) {
+    (void)pSurfRef;
+    (void)hmod;
+    (void)name;
+    return cuttle_unsupported(137, "cuModuleGetSurfRef");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name);
+CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
+    (void)pTexRef;
+    (void)hmod;
+    (void)name;
+    return cuttle_unsupported(138, "cuModuleGetTexRef");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z);
+CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
+    (void)hfunc;
+    (void)x;
+    (void)y;
+    (void)z;
+    return cuttle_unsupported(151, "cuFuncSetBlockShape");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes);
+CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
+    (void)hfunc;
+    (void)bytes;
+    return cuttle_unsupported(154, "cuFuncSetSharedSize");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLaunch(CUfunction f);
+CUresult CUDAAPI cuLaunch(CUfunction f) {
+    (void)f;
+    return cuttle_unsupported(155, "cuLaunch");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags);
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags) {
+    (void)launchParamsList;
+    (void)numDevices;
+    (void)flags;
+    return cuttle_unsupported(157, "cuLaunchCooperativeKernelMultiDevice");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height);
+CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
+    (void)f;
+    (void)grid_width;
+    (void)grid_height;
+    return cuttle_unsupported(158, "cuLaunchGrid");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream);
+CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+    (void)f;
+    (void)grid_width;
+    (void)grid_height;
+    (void)hStream;
+    return cuttle_unsupported(159, "cuLaunchGridAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes);
+CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
+    (void)hfunc;
+    (void)numbytes;
+    return cuttle_unsupported(170, "cuParamSetSize");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef);
+CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+    (void)hfunc;
+    (void)texunit;
+    (void)hTexRef;
+    return cuttle_unsupported(171, "cuParamSetTexRef");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value);
+CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value) {
+    (void)hfunc;
+    (void)offset;
+    (void)value;
+    return cuttle_unsupported(172, "cuParamSetf");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
+CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+    (void)hfunc;
+    (void)offset;
+    (void)value;
+    return cuttle_unsupported(173, "cuParamSeti");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes);
+CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes) {
+    (void)hfunc;
+    (void)offset;
+    (void)ptr;
+    (void)numbytes;
+    return cuttle_unsupported(174, "cuParamSetv");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray);
+CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
+    (void)pHandle;
+    (void)pAllocateArray;
+    return cuttle_unsupported(175, "cuArray3DCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray);
+CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
+    (void)pArrayDescriptor;
+    (void)hArray;
+    return cuttle_unsupported(177, "cuArray3DGetDescriptor");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray);
+CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray) {
+    (void)pHandle;
+    (void)pAllocateArray;
+    return cuttle_unsupported(179, "cuArrayCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray);
+CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
+    (void)pArrayDescriptor;
+    (void)hArray;
+    return cuttle_unsupported(182, "cuArrayGetDescriptor");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
+CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx) {
+    (void)pPlaneArray;
+    (void)hArray;
+    (void)planeIdx;
+    return cuttle_unsupported(185, "cuArrayGetPlane");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array);
+CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array) {
+    (void)sparseProperties;
+    (void)array;
+    return cuttle_unsupported(186, "cuArrayGetSparseProperties");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr);
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr) {
+    (void)dptr;
+    return cuttle_unsupported(187, "cuIpcCloseMemHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event);
+CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
+    (void)pHandle;
+    (void)event;
+    return cuttle_unsupported(188, "cuIpcGetEventHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr);
+CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
+    (void)pHandle;
+    (void)dptr;
+    return cuttle_unsupported(189, "cuIpcGetMemHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle);
+CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
+    (void)phEvent;
+    (void)handle;
+    return cuttle_unsupported(190, "cuIpcOpenEventHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+    (void)pdptr;
+    (void)handle;
+    (void)Flags;
+    return cuttle_unsupported(191, "cuIpcOpenMemHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
+CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+    (void)pdptr;
+    (void)handle;
+    (void)Flags;
+    return cuttle_unsupported(192, "cuIpcOpenMemHandle_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize);
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
+    (void)dptr;
+    (void)bytesize;
+    return cuttle_unsupported(197, "cuMemAlloc");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize);
+CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize) {
+    (void)pp;
+    (void)bytesize;
+    return cuttle_unsupported(199, "cuMemAllocHost");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes);
+CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes) {
+    (void)dptr;
+    (void)pPitch;
+    (void)WidthInBytes;
+    (void)Height;
+    (void)ElementSizeBytes;
+    return cuttle_unsupported(202, "cuMemAllocPitch");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream);
+CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) {
+    (void)paramsArray;
+    (void)count;
+    (void)flags;
+    (void)errorIndex;
+    (void)stream;
+    return cuttle_unsupported(204, "cuMemBatchDecompressAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream);
+CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) {
+    (void)paramsArray;
+    (void)count;
+    (void)flags;
+    (void)errorIndex;
+    (void)stream;
+    return cuttle_unsupported(204, "cuMemBatchDecompressAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+    (void)dptrs;
+    (void)sizes;
+    (void)count;
+    (void)prefetchLocs;
+    (void)prefetchLocIdxs;
+    (void)numPrefetchLocs;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+    (void)dptrs;
+    (void)sizes;
+    (void)count;
+    (void)prefetchLocs;
+    (void)prefetchLocIdxs;
+    (void)numPrefetchLocs;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream) {
+    (void)dptrs;
+    (void)sizes;
+    (void)count;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(207, "cuMemDiscardBatchAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream) {
+    (void)dptrs;
+    (void)sizes;
+    (void)count;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(207, "cuMemDiscardBatchAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags);
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
+    (void)shareableHandle;
+    (void)handle;
+    (void)handleType;
+    (void)flags;
+    return cuttle_unsupported(208, "cuMemExportToShareableHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr);
+CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr) {
+    (void)dptr;
+    return cuttle_unsupported(209, "cuMemFree");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr);
+CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr) {
+    (void)pbase;
+    (void)psize;
+    (void)dptr;
+    return cuttle_unsupported(213, "cuMemGetAddressRange");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags);
+CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags) {
+    (void)handle;
+    (void)dptr;
+    (void)size;
+    (void)handleType;
+    (void)flags;
+    return cuttle_unsupported(218, "cuMemGetHandleForAddressRange");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total);
+CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total) {
+    (void)free;
+    (void)total;
+    return cuttle_unsupported(219, "cuMemGetInfo");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags);
+CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags) {
+    (void)pdptr;
+    (void)p;
+    (void)Flags;
+    return cuttle_unsupported(223, "cuMemHostGetDevicePointer");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType);
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType) {
+    (void)handle;
+    (void)osHandle;
+    (void)shHandleType;
+    return cuttle_unsupported(229, "cuMemImportFromShareableHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream);
+CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
+    (void)mapInfoList;
+    (void)count;
+    (void)hStream;
+    return cuttle_unsupported(231, "cuMemMapArrayAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream);
+CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
+    (void)mapInfoList;
+    (void)count;
+    (void)hStream;
+    return cuttle_unsupported(231, "cuMemMapArrayAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+    (void)dptrs;
+    (void)sizes;
+    (void)count;
+    (void)prefetchLocs;
+    (void)prefetchLocIdxs;
+    (void)numPrefetchLocs;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(234, "cuMemPrefetchBatchAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+    (void)dptrs;
+    (void)sizes;
+    (void)count;
+    (void)prefetchLocs;
+    (void)prefetchLocIdxs;
+    (void)numPrefetchLocs;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(234, "cuMemPrefetchBatchAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool);
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
+    (void)location;
+    (void)type;
+    (void)pool;
+    return cuttle_unsupported(240, "cuMemSetMemPool");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy);
+CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy) {
+    (void)pCopy;
+    return cuttle_unsupported(243, "cuMemcpy2D");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream);
+CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream) {
+    (void)pCopy;
+    (void)hStream;
+    return cuttle_unsupported(245, "cuMemcpy2DAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy);
+CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy) {
+    (void)pCopy;
+    return cuttle_unsupported(247, "cuMemcpy2DUnaligned");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy);
+CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy) {
+    (void)pCopy;
+    return cuttle_unsupported(249, "cuMemcpy3D");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream);
+CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream) {
+    (void)pCopy;
+    (void)hStream;
+    return cuttle_unsupported(251, "cuMemcpy3DAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
+    (void)numOps;
+    (void)opList;
+    (void)failIdx;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(253, "cuMemcpy3DBatchAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
+    (void)numOps;
+    (void)opList;
+    (void)failIdx;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(253, "cuMemcpy3DBatchAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
+    (void)numOps;
+    (void)opList;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
+    (void)numOps;
+    (void)opList;
+    (void)flags;
+    (void)hStream;
+    return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
+    (void)dstArray;
+    (void)dstOffset;
+    (void)srcArray;
+    (void)srcOffset;
+    (void)ByteCount;
+    return cuttle_unsupported(258, "cuMemcpyAtoA");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
+    (void)dstDevice;
+    (void)srcArray;
+    (void)srcOffset;
+    (void)ByteCount;
+    return cuttle_unsupported(260, "cuMemcpyAtoD");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
+    (void)dstHost;
+    (void)srcArray;
+    (void)srcOffset;
+    (void)ByteCount;
+    return cuttle_unsupported(262, "cuMemcpyAtoH");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream);
+CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream) {
+    (void)dstHost;
+    (void)srcArray;
+    (void)srcOffset;
+    (void)ByteCount;
+    (void)hStream;
+    return cuttle_unsupported(264, "cuMemcpyAtoHAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+    (void)dstArray;
+    (void)dstOffset;
+    (void)srcDevice;
+    (void)ByteCount;
+    return cuttle_unsupported(268, "cuMemcpyDtoA");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+    (void)dstDevice;
+    (void)srcDevice;
+    (void)ByteCount;
+    return cuttle_unsupported(270, "cuMemcpyDtoD");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
+    (void)dstDevice;
+    (void)srcDevice;
+    (void)ByteCount;
+    (void)hStream;
+    return cuttle_unsupported(272, "cuMemcpyDtoDAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+    (void)dstHost;
+    (void)srcDevice;
+    (void)ByteCount;
+    return cuttle_unsupported(274, "cuMemcpyDtoH");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
+CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
+    (void)dstHost;
+    (void)srcDevice;
+    (void)ByteCount;
+    (void)hStream;
+    return cuttle_unsupported(276, "cuMemcpyDtoHAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount) {
+    (void)dstArray;
+    (void)dstOffset;
+    (void)srcHost;
+    (void)ByteCount;
+    return cuttle_unsupported(278, "cuMemcpyHtoA");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream);
+CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream) {
+    (void)dstArray;
+    (void)dstOffset;
+    (void)srcHost;
+    (void)ByteCount;
+    (void)hStream;
+    return cuttle_unsupported(280, "cuMemcpyHtoAAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount);
+CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount) {
+    (void)dstDevice;
+    (void)srcHost;
+    (void)ByteCount;
+    return cuttle_unsupported(282, "cuMemcpyHtoD");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream);
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream) {
+    (void)dstDevice;
+    (void)srcHost;
+    (void)ByteCount;
+    (void)hStream;
+    return cuttle_unsupported(284, "cuMemcpyHtoDAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N);
+CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N) {
+    (void)dstDevice;
+    (void)us;
+    (void)N;
+    return cuttle_unsupported(288, "cuMemsetD16");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height);
+CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height) {
+    (void)dstDevice;
+    (void)dstPitch;
+    (void)us;
+    (void)Width;
+    (void)Height;
+    return cuttle_unsupported(291, "cuMemsetD2D16");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height);
+CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height) {
+    (void)dstDevice;
+    (void)dstPitch;
+    (void)ui;
+    (void)Width;
+    (void)Height;
+    return cuttle_unsupported(294, "cuMemsetD2D32");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height);
+CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height) {
+    (void)dstDevice;
+    (void)dstPitch;
+    (void)uc;
+    (void)Width;
+    (void)Height;
+    return cuttle_unsupported(297, "cuMemsetD2D8");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N);
+CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N) {
+    (void)dstDevice;
+    (void)ui;
+    (void)N;
+    return cuttle_unsupported(300, "cuMemsetD32");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N);
+CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N) {
+    (void)dstDevice;
+    (void)uc;
+    (void)N;
+    return cuttle_unsupported(303, "cuMemsetD8");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device);
+CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device) {
+    (void)memoryRequirements;
+    (void)mipmap;
+    (void)device;
+    return cuttle_unsupported(309, "cuMipmappedArrayGetMemoryRequirements");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap);
+CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap) {
+    (void)sparseProperties;
+    (void)mipmap;
+    return cuttle_unsupported(310, "cuMipmappedArrayGetSparseProperties");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev);
+CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev) {
+    (void)mcHandle;
+    (void)dev;
+    return cuttle_unsupported(311, "cuMulticastAddDevice");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags);
+CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags) {
+    (void)mcHandle;
+    (void)mcOffset;
+    (void)memptr;
+    (void)size;
+    (void)flags;
+    return cuttle_unsupported(312, "cuMulticastBindAddr");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags);
+CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags) {
+    (void)mcHandle;
+    (void)mcOffset;
+    (void)memHandle;
+    (void)memOffset;
+    (void)size;
+    (void)flags;
+    return cuttle_unsupported(313, "cuMulticastBindMem");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop);
+CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
+    (void)mcHandle;
+    (void)prop;
+    return cuttle_unsupported(314, "cuMulticastCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option);
+CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option) {
+    (void)granularity;
+    (void)prop;
+    (void)option;
+    return cuttle_unsupported(315, "cuMulticastGetGranularity");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size);
+CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
+    (void)mcHandle;
+    (void)dev;
+    (void)mcOffset;
+    (void)size;
+    return cuttle_unsupported(316, "cuMulticastUnbind");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr);
+CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr) {
+    (void)shareData_out;
+    (void)ptr;
+    return cuttle_unsupported(325, "cuMemPoolExportPointer");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags);
+CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags) {
+    (void)handle_out;
+    (void)pool;
+    (void)handleType;
+    (void)flags;
+    return cuttle_unsupported(326, "cuMemPoolExportToShareableHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags);
+CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
+    (void)pool_out;
+    (void)handle;
+    (void)handleType;
+    (void)flags;
+    return cuttle_unsupported(329, "cuMemPoolImportFromShareableHandle");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData);
+CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData) {
+    (void)ptr_out;
+    (void)pool;
+    (void)shareData;
+    return cuttle_unsupported(330, "cuMemPoolImportPointer");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEventCreateFromEGLSync(CUevent *phEvent, EGLSyncKHR eglSync, unsigned int flags);
+CUresult CUDAAPI cuEventCreateFromEGLSync(CUevent *phEvent, EGLSyncKHR eglSync, unsigned int flags) {
+    (void)phEvent;
+    (void)eglSync;
+    (void)flags;
+    return cuttle_unsupported(335, "cuEventCreateFromEGLSync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
+CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    (void)stream;
+    (void)count;
+    (void)paramArray;
+    (void)flags;
+    return cuttle_unsupported(346, "cuStreamBatchMemOp");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
+CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    (void)stream;
+    (void)count;
+    (void)paramArray;
+    (void)flags;
+    return cuttle_unsupported(346, "cuStreamBatchMemOp_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx);
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx) {
+    (void)hStream;
+    (void)phCtx;
+    return cuttle_unsupported(365, "cuStreamGetGreenCtx");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(375, "cuStreamWaitValue32");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(375, "cuStreamWaitValue32_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(377, "cuStreamWaitValue64");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(377, "cuStreamWaitValue64_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(379, "cuStreamWriteValue32");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(379, "cuStreamWriteValue32_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(381, "cuStreamWriteValue64");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+    (void)stream;
+    (void)addr;
+    (void)value;
+    (void)flags;
+    return cuttle_unsupported(381, "cuStreamWriteValue64_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+    (void)phGraphNode;
+    (void)hGraph;
+    (void)dependencies;
+    (void)numDependencies;
+    (void)nodeParams;
+    return cuttle_unsupported(387, "cuGraphAddBatchMemOpNode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams) {
+    (void)phGraphNode;
+    (void)hGraph;
+    (void)dependencies;
+    (void)numDependencies;
+    (void)nodeParams;
+    return cuttle_unsupported(394, "cuGraphAddExternalSemaphoresSignalNode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams) {
+    (void)phGraphNode;
+    (void)hGraph;
+    (void)dependencies;
+    (void)numDependencies;
+    (void)nodeParams;
+    return cuttle_unsupported(395, "cuGraphAddExternalSemaphoresWaitNode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out);
+CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out) {
+    (void)hNode;
+    (void)nodeParams_out;
+    return cuttle_unsupported(405, "cuGraphBatchMemOpNodeGetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+    (void)hNode;
+    (void)nodeParams;
+    return cuttle_unsupported(406, "cuGraphBatchMemOpNodeSetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags);
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags) {
+    (void)pHandle_out;
+    (void)hGraph;
+    (void)ctx;
+    (void)defaultLaunchValue;
+    (void)flags;
+    return cuttle_unsupported(409, "cuGraphConditionalHandleCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags);
+CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags) {
+    (void)hGraph;
+    (void)path;
+    (void)flags;
+    return cuttle_unsupported(411, "cuGraphDebugDotPrint");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+    (void)hGraphExec;
+    (void)hNode;
+    (void)nodeParams;
+    return cuttle_unsupported(418, "cuGraphExecBatchMemOpNodeSetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams) {
+    (void)hGraphExec;
+    (void)hNode;
+    (void)nodeParams;
+    return cuttle_unsupported(423, "cuGraphExecExternalSemaphoresSignalNodeSetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams) {
+    (void)hGraphExec;
+    (void)hNode;
+    (void)nodeParams;
+    return cuttle_unsupported(424, "cuGraphExecExternalSemaphoresWaitNodeSetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out);
+CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out) {
+    (void)hNode;
+    (void)params_out;
+    return cuttle_unsupported(434, "cuGraphExternalSemaphoresSignalNodeGetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams) {
+    (void)hNode;
+    (void)nodeParams;
+    return cuttle_unsupported(435, "cuGraphExternalSemaphoresSignalNodeSetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out);
+CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out) {
+    (void)hNode;
+    (void)params_out;
+    return cuttle_unsupported(436, "cuGraphExternalSemaphoresWaitNodeGetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams);
+CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams) {
+    (void)hNode;
+    (void)nodeParams;
+    return cuttle_unsupported(437, "cuGraphExternalSemaphoresWaitNodeSetParams");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef);
+CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef) {
+    (void)phArray;
+    (void)hSurfRef;
+    return cuttle_unsupported(479, "cuSurfRefGetArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags);
+CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
+    (void)hSurfRef;
+    (void)hArray;
+    (void)Flags;
+    return cuttle_unsupported(480, "cuSurfRefSetArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
+CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
+    (void)tensorMap;
+    (void)tensorDataType;
+    (void)tensorRank;
+    (void)globalAddress;
+    (void)globalDim;
+    (void)globalStrides;
+    (void)pixelBoxLowerCorner;
+    (void)pixelBoxUpperCorner;
+    (void)channelsPerPixel;
+    (void)pixelsPerColumn;
+    (void)elementStrides;
+    (void)interleave;
+    (void)swizzle;
+    (void)l2Promotion;
+    (void)oobFill;
+    return cuttle_unsupported(481, "cuTensorMapEncodeIm2col");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
+CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
+    (void)tensorMap;
+    (void)tensorDataType;
+    (void)tensorRank;
+    (void)globalAddress;
+    (void)globalDim;
+    (void)globalStrides;
+    (void)pixelBoxLowerCornerWidth;
+    (void)pixelBoxUpperCornerWidth;
+    (void)channelsPerPixel;
+    (void)pixelsPerColumn;
+    (void)elementStrides;
+    (void)interleave;
+    (void)mode;
+    (void)swizzle;
+    (void)l2Promotion;
+    (void)oobFill;
+    return cuttle_unsupported(482, "cuTensorMapEncodeIm2colWide");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
+CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
+    (void)tensorMap;
+    (void)tensorDataType;
+    (void)tensorRank;
+    (void)globalAddress;
+    (void)globalDim;
+    (void)globalStrides;
+    (void)boxDim;
+    (void)elementStrides;
+    (void)interleave;
+    (void)swizzle;
+    (void)l2Promotion;
+    (void)oobFill;
+    return cuttle_unsupported(483, "cuTensorMapEncodeTiled");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress);
+CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress) {
+    (void)tensorMap;
+    (void)globalAddress;
+    return cuttle_unsupported(484, "cuTensorMapReplaceAddress");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef);
+CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef) {
+    (void)pTexRef;
+    return cuttle_unsupported(490, "cuTexRefCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef) {
+    (void)hTexRef;
+    return cuttle_unsupported(491, "cuTexRefDestroy");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef) {
+    (void)pdptr;
+    (void)hTexRef;
+    return cuttle_unsupported(492, "cuTexRefGetAddress");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef) {
+    (void)pdptr;
+    (void)hTexRef;
+    return cuttle_unsupported(493, "cuTexRefGetAddress_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim);
+CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim) {
+    (void)pam;
+    (void)hTexRef;
+    (void)dim;
+    return cuttle_unsupported(494, "cuTexRefGetAddressMode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef) {
+    (void)phArray;
+    (void)hTexRef;
+    return cuttle_unsupported(495, "cuTexRefGetArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef) {
+    (void)pBorderColor;
+    (void)hTexRef;
+    return cuttle_unsupported(496, "cuTexRefGetBorderColor");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef) {
+    (void)pfm;
+    (void)hTexRef;
+    return cuttle_unsupported(497, "cuTexRefGetFilterMode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef) {
+    (void)pFlags;
+    (void)hTexRef;
+    return cuttle_unsupported(498, "cuTexRefGetFlags");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef) {
+    (void)pFormat;
+    (void)pNumChannels;
+    (void)hTexRef;
+    return cuttle_unsupported(499, "cuTexRefGetFormat");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef) {
+    (void)pmaxAniso;
+    (void)hTexRef;
+    return cuttle_unsupported(500, "cuTexRefGetMaxAnisotropy");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef) {
+    (void)pfm;
+    (void)hTexRef;
+    return cuttle_unsupported(501, "cuTexRefGetMipmapFilterMode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef) {
+    (void)pbias;
+    (void)hTexRef;
+    return cuttle_unsupported(502, "cuTexRefGetMipmapLevelBias");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef) {
+    (void)pminMipmapLevelClamp;
+    (void)pmaxMipmapLevelClamp;
+    (void)hTexRef;
+    return cuttle_unsupported(503, "cuTexRefGetMipmapLevelClamp");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef);
+CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef) {
+    (void)phMipmappedArray;
+    (void)hTexRef;
+    return cuttle_unsupported(504, "cuTexRefGetMipmappedArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes);
+CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes) {
+    (void)ByteOffset;
+    (void)hTexRef;
+    (void)dptr;
+    (void)bytes;
+    return cuttle_unsupported(505, "cuTexRefSetAddress");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes);
+CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
+    (void)ByteOffset;
+    (void)hTexRef;
+    (void)dptr;
+    (void)bytes;
+    return cuttle_unsupported(506, "cuTexRefSetAddress_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch);
+CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch) {
+    (void)hTexRef;
+    (void)desc;
+    (void)dptr;
+    (void)Pitch;
+    return cuttle_unsupported(507, "cuTexRefSetAddress2D");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
+CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch) {
+    (void)hTexRef;
+    (void)desc;
+    (void)dptr;
+    (void)Pitch;
+    return cuttle_unsupported(508, "cuTexRefSetAddress2D_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
+CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch) {
+    (void)hTexRef;
+    (void)desc;
+    (void)dptr;
+    (void)Pitch;
+    return cuttle_unsupported(509, "cuTexRefSetAddress2D_v3");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am);
+CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
+    (void)hTexRef;
+    (void)dim;
+    (void)am;
+    return cuttle_unsupported(510, "cuTexRefSetAddressMode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags);
+CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
+    (void)hTexRef;
+    (void)hArray;
+    (void)Flags;
+    return cuttle_unsupported(511, "cuTexRefSetArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor);
+CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor) {
+    (void)hTexRef;
+    (void)pBorderColor;
+    return cuttle_unsupported(512, "cuTexRefSetBorderColor");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm);
+CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
+    (void)hTexRef;
+    (void)fm;
+    return cuttle_unsupported(513, "cuTexRefSetFilterMode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags);
+CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
+    (void)hTexRef;
+    (void)Flags;
+    return cuttle_unsupported(514, "cuTexRefSetFlags");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents);
+CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) {
+    (void)hTexRef;
+    (void)fmt;
+    (void)NumPackedComponents;
+    return cuttle_unsupported(515, "cuTexRefSetFormat");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso);
+CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
+    (void)hTexRef;
+    (void)maxAniso;
+    return cuttle_unsupported(516, "cuTexRefSetMaxAnisotropy");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm);
+CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
+    (void)hTexRef;
+    (void)fm;
+    return cuttle_unsupported(517, "cuTexRefSetMipmapFilterMode");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias);
+CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
+    (void)hTexRef;
+    (void)bias;
+    return cuttle_unsupported(518, "cuTexRefSetMipmapLevelBias");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp);
+CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp) {
+    (void)hTexRef;
+    (void)minMipmapLevelClamp;
+    (void)maxMipmapLevelClamp;
+    return cuttle_unsupported(519, "cuTexRefSetMipmapLevelClamp");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags);
+CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
+    (void)hTexRef;
+    (void)hMipmappedArray;
+    (void)Flags;
+    return cuttle_unsupported(520, "cuTexRefSetMipmappedArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem);
+CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem) {
+    (void)extMem;
+    return cuttle_unsupported(521, "cuDestroyExternalMemory");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
+CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem) {
+    (void)extSem;
+    return cuttle_unsupported(522, "cuDestroyExternalSemaphore");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources);
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources) {
+    (void)phDesc;
+    (void)resources;
+    (void)nbResources;
+    return cuttle_unsupported(523, "cuDevResourceGenerateDesc");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount);
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount) {
+    (void)result;
+    (void)nbGroups;
+    (void)input;
+    (void)remaining;
+    (void)useFlags;
+    (void)minCount;
+    return cuttle_unsupported(524, "cuDevSmResourceSplitByCount");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *conn, CUgraphicsResource *pCudaResource, CUstream *pStream, unsigned int timeout);
+CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *conn, CUgraphicsResource *pCudaResource, CUstream *pStream, unsigned int timeout) {
+    (void)conn;
+    (void)pCudaResource;
+    (void)pStream;
+    (void)timeout;
+    return cuttle_unsupported(525, "cuEGLStreamConsumerAcquireFrame");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream);
+CUresult CUDAAPI cuEGLStreamConsumerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream) {
+    (void)conn;
+    (void)stream;
+    return cuttle_unsupported(526, "cuEGLStreamConsumerConnect");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection *conn, EGLStreamKHR stream, unsigned int flags);
+CUresult CUDAAPI cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection *conn, EGLStreamKHR stream, unsigned int flags) {
+    (void)conn;
+    (void)stream;
+    (void)flags;
+    return cuttle_unsupported(527, "cuEGLStreamConsumerConnectWithFlags");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerDisconnect(CUeglStreamConnection *conn);
+CUresult CUDAAPI cuEGLStreamConsumerDisconnect(CUeglStreamConnection *conn) {
+    (void)conn;
+    return cuttle_unsupported(528, "cuEGLStreamConsumerDisconnect");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *conn, CUgraphicsResource pCudaResource, CUstream *pStream);
+CUresult CUDAAPI cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *conn, CUgraphicsResource pCudaResource, CUstream *pStream) {
+    (void)conn;
+    (void)pCudaResource;
+    (void)pStream;
+    return cuttle_unsupported(529, "cuEGLStreamConsumerReleaseFrame");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream, EGLint width, EGLint height);
+CUresult CUDAAPI cuEGLStreamProducerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream, EGLint width, EGLint height) {
+    (void)conn;
+    (void)stream;
+    (void)width;
+    (void)height;
+    return cuttle_unsupported(530, "cuEGLStreamProducerConnect");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerDisconnect(CUeglStreamConnection *conn);
+CUresult CUDAAPI cuEGLStreamProducerDisconnect(CUeglStreamConnection *conn) {
+    (void)conn;
+    return cuttle_unsupported(531, "cuEGLStreamProducerDisconnect");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerPresentFrame(CUeglStreamConnection *conn, CUeglFrame eglframe, CUstream *pStream);
+CUresult CUDAAPI cuEGLStreamProducerPresentFrame(CUeglStreamConnection *conn, CUeglFrame eglframe, CUstream *pStream) {
+    (void)conn;
+    (void)eglframe;
+    (void)pStream;
+    return cuttle_unsupported(532, "cuEGLStreamProducerPresentFrame");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerReturnFrame(CUeglStreamConnection *conn, CUeglFrame *eglframe, CUstream *pStream);
+CUresult CUDAAPI cuEGLStreamProducerReturnFrame(CUeglStreamConnection *conn, CUeglFrame *eglframe, CUstream *pStream) {
+    (void)conn;
+    (void)eglframe;
+    (void)pStream;
+    return cuttle_unsupported(533, "cuEGLStreamProducerReturnFrame");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc);
+CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc) {
+    (void)devPtr;
+    (void)extMem;
+    (void)bufferDesc;
+    return cuttle_unsupported(534, "cuExternalMemoryGetMappedBuffer");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc);
+CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc) {
+    (void)mipmap;
+    (void)extMem;
+    (void)mipmapDesc;
+    return cuttle_unsupported(535, "cuExternalMemoryGetMappedMipmappedArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device);
+CUresult CUDAAPI cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device) {
+    (void)pCtx;
+    (void)Flags;
+    (void)device;
+    return cuttle_unsupported(536, "cuGLCtxCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device);
+CUresult CUDAAPI cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device) {
+    (void)pCtx;
+    (void)Flags;
+    (void)device;
+    return cuttle_unsupported(537, "cuGLCtxCreate_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLGetDevices(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList);
+CUresult CUDAAPI cuGLGetDevices(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList) {
+    (void)pCudaDeviceCount;
+    (void)pCudaDevices;
+    (void)cudaDeviceCount;
+    (void)deviceList;
+    return cuttle_unsupported(538, "cuGLGetDevices");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLGetDevices_v2(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList);
+CUresult CUDAAPI cuGLGetDevices_v2(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList) {
+    (void)pCudaDeviceCount;
+    (void)pCudaDevices;
+    (void)cudaDeviceCount;
+    (void)deviceList;
+    return cuttle_unsupported(539, "cuGLGetDevices_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLInit(void);
+CUresult CUDAAPI cuGLInit(void) {
+    return cuttle_unsupported(540, "cuGLInit");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObject(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer);
+CUresult CUDAAPI cuGLMapBufferObject(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer) {
+    (void)dptr;
+    (void)size;
+    (void)buffer;
+    return cuttle_unsupported(541, "cuGLMapBufferObject");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObject_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer);
+CUresult CUDAAPI cuGLMapBufferObject_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer) {
+    (void)dptr;
+    (void)size;
+    (void)buffer;
+    return cuttle_unsupported(542, "cuGLMapBufferObject_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObject_v2_ptds(CUdeviceptr *dptr, size_t *size, GLuint buffer);
+CUresult CUDAAPI cuGLMapBufferObject_v2_ptds(CUdeviceptr *dptr, size_t *size, GLuint buffer) {
+    (void)dptr;
+    (void)size;
+    (void)buffer;
+    return cuttle_unsupported(542, "cuGLMapBufferObject_v2_ptds");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer, CUstream hStream);
+CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer, CUstream hStream) {
+    (void)dptr;
+    (void)size;
+    (void)buffer;
+    (void)hStream;
+    return cuttle_unsupported(543, "cuGLMapBufferObjectAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObjectAsync_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream);
+CUresult CUDAAPI cuGLMapBufferObjectAsync_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream) {
+    (void)dptr;
+    (void)size;
+    (void)buffer;
+    (void)hStream;
+    return cuttle_unsupported(544, "cuGLMapBufferObjectAsync_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream);
+CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream) {
+    (void)dptr;
+    (void)size;
+    (void)buffer;
+    (void)hStream;
+    return cuttle_unsupported(544, "cuGLMapBufferObjectAsync_v2_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLRegisterBufferObject(GLuint buffer);
+CUresult CUDAAPI cuGLRegisterBufferObject(GLuint buffer) {
+    (void)buffer;
+    return cuttle_unsupported(545, "cuGLRegisterBufferObject");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLSetBufferObjectMapFlags(GLuint buffer, unsigned int Flags);
+CUresult CUDAAPI cuGLSetBufferObjectMapFlags(GLuint buffer, unsigned int Flags) {
+    (void)buffer;
+    (void)Flags;
+    return cuttle_unsupported(546, "cuGLSetBufferObjectMapFlags");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLUnmapBufferObject(GLuint buffer);
+CUresult CUDAAPI cuGLUnmapBufferObject(GLuint buffer) {
+    (void)buffer;
+    return cuttle_unsupported(547, "cuGLUnmapBufferObject");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLUnmapBufferObjectAsync(GLuint buffer, CUstream hStream);
+CUresult CUDAAPI cuGLUnmapBufferObjectAsync(GLuint buffer, CUstream hStream) {
+    (void)buffer;
+    (void)hStream;
+    return cuttle_unsupported(548, "cuGLUnmapBufferObjectAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGLUnregisterBufferObject(GLuint buffer);
+CUresult CUDAAPI cuGLUnregisterBufferObject(GLuint buffer) {
+    (void)buffer;
+    return cuttle_unsupported(549, "cuGLUnregisterBufferObject");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsEGLRegisterImage(CUgraphicsResource *pCudaResource, EGLImageKHR image, unsigned int flags);
+CUresult CUDAAPI cuGraphicsEGLRegisterImage(CUgraphicsResource *pCudaResource, EGLImageKHR image, unsigned int flags) {
+    (void)pCudaResource;
+    (void)image;
+    (void)flags;
+    return cuttle_unsupported(550, "cuGraphicsEGLRegisterImage");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *pCudaResource, GLuint buffer, unsigned int Flags);
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *pCudaResource, GLuint buffer, unsigned int Flags) {
+    (void)pCudaResource;
+    (void)buffer;
+    (void)Flags;
+    return cuttle_unsupported(551, "cuGraphicsGLRegisterBuffer");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource *pCudaResource, GLuint image, GLenum target, unsigned int Flags);
+CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource *pCudaResource, GLuint image, GLenum target, unsigned int Flags) {
+    (void)pCudaResource;
+    (void)image;
+    (void)target;
+    (void)Flags;
+    return cuttle_unsupported(552, "cuGraphicsGLRegisterImage");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
+CUresult CUDAAPI cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
+    (void)count;
+    (void)resources;
+    (void)hStream;
+    return cuttle_unsupported(553, "cuGraphicsMapResources");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
+CUresult CUDAAPI cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
+    (void)count;
+    (void)resources;
+    (void)hStream;
+    return cuttle_unsupported(553, "cuGraphicsMapResources_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(CUeglFrame *eglFrame, CUgraphicsResource resource, unsigned int index, unsigned int mipLevel);
+CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(CUeglFrame *eglFrame, CUgraphicsResource resource, unsigned int index, unsigned int mipLevel) {
+    (void)eglFrame;
+    (void)resource;
+    (void)index;
+    (void)mipLevel;
+    return cuttle_unsupported(554, "cuGraphicsResourceGetMappedEglFrame");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *pMipmappedArray, CUgraphicsResource resource);
+CUresult CUDAAPI cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *pMipmappedArray, CUgraphicsResource resource) {
+    (void)pMipmappedArray;
+    (void)resource;
+    return cuttle_unsupported(555, "cuGraphicsResourceGetMappedMipmappedArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *pDevPtr, unsigned int *pSize, CUgraphicsResource resource);
+CUresult CUDAAPI cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *pDevPtr, unsigned int *pSize, CUgraphicsResource resource) {
+    (void)pDevPtr;
+    (void)pSize;
+    (void)resource;
+    return cuttle_unsupported(556, "cuGraphicsResourceGetMappedPointer");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource);
+CUresult CUDAAPI cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource) {
+    (void)pDevPtr;
+    (void)pSize;
+    (void)resource;
+    return cuttle_unsupported(557, "cuGraphicsResourceGetMappedPointer_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags);
+CUresult CUDAAPI cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags) {
+    (void)resource;
+    (void)flags;
+    return cuttle_unsupported(558, "cuGraphicsResourceSetMapFlags");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags);
+CUresult CUDAAPI cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags) {
+    (void)resource;
+    (void)flags;
+    return cuttle_unsupported(559, "cuGraphicsResourceSetMapFlags_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray *pArray, CUgraphicsResource resource, unsigned int arrayIndex, unsigned int mipLevel);
+CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray *pArray, CUgraphicsResource resource, unsigned int arrayIndex, unsigned int mipLevel) {
+    (void)pArray;
+    (void)resource;
+    (void)arrayIndex;
+    (void)mipLevel;
+    return cuttle_unsupported(560, "cuGraphicsSubResourceGetMappedArray");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
+CUresult CUDAAPI cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
+    (void)count;
+    (void)resources;
+    (void)hStream;
+    return cuttle_unsupported(561, "cuGraphicsUnmapResources");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
+CUresult CUDAAPI cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
+    (void)count;
+    (void)resources;
+    (void)hStream;
+    return cuttle_unsupported(561, "cuGraphicsUnmapResources_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource resource);
+CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource resource) {
+    (void)resource;
+    return cuttle_unsupported(562, "cuGraphicsUnregisterResource");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *pCudaResource, VdpOutputSurface vdpSurface, unsigned int flags);
+CUresult CUDAAPI cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *pCudaResource, VdpOutputSurface vdpSurface, unsigned int flags) {
+    (void)pCudaResource;
+    (void)vdpSurface;
+    (void)flags;
+    return cuttle_unsupported(563, "cuGraphicsVDPAURegisterOutputSurface");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *pCudaResource, VdpVideoSurface vdpSurface, unsigned int flags);
+CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *pCudaResource, VdpVideoSurface vdpSurface, unsigned int flags) {
+    (void)pCudaResource;
+    (void)vdpSurface;
+    (void)flags;
+    return cuttle_unsupported(564, "cuGraphicsVDPAURegisterVideoSurface");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc);
+CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc) {
+    (void)extMem_out;
+    (void)memHandleDesc;
+    return cuttle_unsupported(565, "cuImportExternalMemory");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc);
+CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc) {
+    (void)extSem_out;
+    (void)semHandleDesc;
+    return cuttle_unsupported(566, "cuImportExternalSemaphore");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
+    (void)extSemArray;
+    (void)paramsArray;
+    (void)numExtSems;
+    (void)stream;
+    return cuttle_unsupported(567, "cuSignalExternalSemaphoresAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
+    (void)extSemArray;
+    (void)paramsArray;
+    (void)numExtSems;
+    (void)stream;
+    return cuttle_unsupported(567, "cuSignalExternalSemaphoresAsync_ptsz");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress);
+CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
+    (void)pCtx;
+    (void)flags;
+    (void)device;
+    (void)vdpDevice;
+    (void)vdpGetProcAddress;
+    return cuttle_unsupported(568, "cuVDPAUCtxCreate");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress);
+CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
+    (void)pCtx;
+    (void)flags;
+    (void)device;
+    (void)vdpDevice;
+    (void)vdpGetProcAddress;
+    return cuttle_unsupported(569, "cuVDPAUCtxCreate_v2");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuVDPAUGetDevice(CUdevice *pDevice, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress);
+CUresult CUDAAPI cuVDPAUGetDevice(CUdevice *pDevice, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
+    (void)pDevice;
+    (void)vdpDevice;
+    (void)vdpGetProcAddress;
+    return cuttle_unsupported(570, "cuVDPAUGetDevice");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
+    (void)extSemArray;
+    (void)paramsArray;
+    (void)numExtSems;
+    (void)stream;
+    return cuttle_unsupported(571, "cuWaitExternalSemaphoresAsync");
+}
+CUTTLE_EXPORT CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
+    (void)extSemArray;
+    (void)paramsArray;
+    (void)numExtSems;
+    (void)stream;
+    return cuttle_unsupported(571, "cuWaitExternalSemaphoresAsync_ptsz");
+}

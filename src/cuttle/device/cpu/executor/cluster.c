@@ -18,8 +18,7 @@ static void reserve(cluster *of, uint32_t blocks, size_t bytes)
     if (of->memory != NULL) {
         munmap(of->memory, (size_t)of->capacity * CUTTLE_CLUSTER_STRIDE);
     }
-    of->memory = mmap(NULL, (size_t)blocks * CUTTLE_CLUSTER_STRIDE, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    of->memory = reserve_addresses((size_t)blocks * CUTTLE_CLUSTER_STRIDE);
     bool there = of->memory != MAP_FAILED;
     for (uint32_t rank = 0; rank < blocks && there; rank++) {
         there = mprotect(of->memory + (size_t)rank * CUTTLE_CLUSTER_STRIDE, rounded, PROT_READ | PROT_WRITE) == 0;

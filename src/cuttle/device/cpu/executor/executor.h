@@ -166,6 +166,7 @@ void cluster_finish(cluster *of, const block_slot *slot, uint32_t warp);
 void cluster_finish_block(cluster *of);
 
 /* memory.c: buffers of workers, and the heap behind device malloc. */
+void *reserve_addresses(size_t bytes);
 void buffer_reserve(guarded_buffer *buffer, size_t bytes);
 uint64_t heap_allocate(uint64_t bytes);
 void heap_free(uint64_t address);

@@ -8,6 +8,37 @@
 
 #define PAGE ((size_t)4096)
 
+/* Generic addresses of a 32-bit program are 32 bits wide and are extended by sign: what they reach lies below 2 GiB, as its
+ * arena does. The system gives no such addresses by itself. */
+static void *map_low(size_t bytes)
+{
+    static const uintptr_t begin = 0x10000000, end = 0x80000000, step = 0x100000;
+    static _Atomic uintptr_t next = 0x10000000; /* where to look first */
+    uintptr_t start = next;
+    for (int turn = 0; turn < 2; turn++, start = begin) {
+        for (uintptr_t at = start; at + bytes <= end; at += step) {
+            void *memory = mmap((void *)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+            if (memory == (void *)at) {
+                next = at + (bytes + step - 1) / step * step;
+                return memory;
+            }
+            if (memory != MAP_FAILED) {
+                munmap(memory, bytes); /* kernels before 4.17 take the address as a hint */
+            }
+        }
+    }
+    return MAP_FAILED;
+}
+
+/* Addresses without memory, for shared and local memory of blocks; MAP_FAILED if there are none. */
+void *reserve_addresses(size_t bytes)
+{
+    if ((uintptr_t)executor.arena + executor.arena_bytes <= 0x80000000) {
+        return map_low(bytes);
+    }
+    return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 /* Grows a buffer; its contents are lost. Memory is 4096-byte aligned. */
 void buffer_reserve(guarded_buffer *buffer, size_t bytes)
 {
@@ -18,7 +49,7 @@ void buffer_reserve(guarded_buffer *buffer, size_t bytes)
         munmap(buffer->memory - PAGE, buffer->bytes + 2 * PAGE);
     }
     size_t rounded = bytes == 0 ? PAGE : (bytes + PAGE - 1) / PAGE * PAGE;
-    uint8_t *memory = mmap(NULL, rounded + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *memory = reserve_addresses(rounded + 2 * PAGE);
     if (memory == MAP_FAILED || mprotect(memory + PAGE, rounded, PROT_READ | PROT_WRITE) != 0) {
         fault_raise(CUTTLE_FAULT_TRAP, 0, "no memory for shared and local memory of blocks");
     }
