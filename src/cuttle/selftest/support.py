@@ -36,7 +36,7 @@ def state_of(target: GpuTarget, reports: list[tuple[str, SelftestReport]]) -> tu
             f"{report.date}: {report.gpu}, {report.library}, Cuttle {report.cuttle}: {passed} tests passed, {refused} refused ({name})",
         )
     if target.name in emulated_targets():
-        return "emulated", "the whole self-test runs in the emulator; not verified on hardware"
+        return "emulated", "PTX files, instruction forms and programs pass in the emulator; not verified on hardware"
     return "compiles", "code objects are made and linked; neither emulated nor verified on hardware"
 
 

@@ -63,7 +63,7 @@ class HipExecutor(ArenaJobs):
         self._stream = ctypes.c_void_p()
         self._hip.call("hipStreamCreateWithFlags", ctypes.byref(self._stream), rows.STREAM_NON_BLOCKING)
         self._mirror = Mirror(self._hip, ordinal, self._stream, self.arena, self.arena_descriptor, self.arena_base)
-        self._images: dict[int, tuple[Image, Any, Any]] = {}  # facts, hipModule_t, hipFunction_t
+        self._images: dict[int, tuple[Image, Any, Any, Any]] = {}  # facts, hipModule_t, hipFunction_t, code
         self._output = self._allocate(OUTPUT_BYTES + OUTPUT_AREA_BYTES)
         self._workspace = self._allocate(WORKSPACE_BYTES)
         self._on_gpu = False  # the GPU's memory is newer than the arena
@@ -139,7 +139,8 @@ class HipExecutor(ArenaJobs):
                 f"HIP refuses the code of kernel {image.name}, made for {image.target}: {self._hip.error_text(result)}"
             )
             raise Fault(LOAD_FAILED, text)
-        self._images[number] = image, module, function
+        # The library may look at the code again as long as the module is loaded.
+        self._images[number] = image, module, function, data
 
     def unload(self, at: int) -> None:
         found = self._images.pop(unpack_from("<I", self.jobs.bytes, at + 16)[0], None)
@@ -150,7 +151,7 @@ class HipExecutor(ArenaJobs):
         launch = read_launch(self.jobs.bytes, at)
         if launch.image not in self._images:
             raise Fault(LOAD_FAILED, "a launch names an image that is not loaded")
-        image, _, function = self._images[launch.image]
+        image, _, function, _ = self._images[launch.image]
         if launch.empty:
             return
         self.running = launch.image, image.name
