@@ -1,4 +1,4 @@
-"""The descriptor behind a texture or surface handle: 128 bytes of device memory, as frozen rows.
+"""The descriptor behind a texture or surface handle: 144 bytes of device memory, as frozen rows.
 
 A `CUtexObject` or `CUsurfObject` (and the address of a `.texref`, `.samplerref` or `.surfref` variable) is the device
 address of one descriptor. `libs/cuda` fills it in; the code of `lower/ops/texture.py` reads it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cuttle.abi.wire import Field, Struct
 
-TEXTURE_BYTES = 128
+TEXTURE_BYTES = 144
 
 # Values of `kind`: how a component is read.
 KIND_UNSIGNED, KIND_SIGNED, KIND_FLOAT = 0, 1, 2
@@ -69,6 +69,8 @@ TEXTURE = Struct(
         Field("least_level", "i32"),
         Field("most_level", "i32"),
         Field("sink", "u32", 4, "stores of lanes outside the surface land here"),
+        Field("asked_height", "u32", 1, "what txq.height answers: layers of a row with layers, 0 of linear memory"),
+        Field("asked_depth", "u32", 1, "what txq.depth answers: slices, layers of images or cubes, else 0"),
     ),
     "one per texture or surface object",
 )
@@ -86,14 +88,15 @@ FORM_CHANNEL_SHIFT = 9  # the channel gathered, two bits
 FORM_HALF = 2048  # results are converted to f16, each in a word of its own
 
 
-def _offsets() -> dict[str, int]:
+def _offsets(struct: Struct) -> dict[str, int]:
     sizes = {"u8": 1, "u16": 2, "u32": 4, "i32": 4, "u64": 8}
     at = 0
     result: dict[str, int] = {}
-    for field in TEXTURE.fields:
+    for field in struct.fields:
         result[field.name] = at
         at += sizes[field.type] * field.count
     return result
 
 
-TEXTURE_OFFSETS = _offsets()
+TEXTURE_OFFSETS = _offsets(TEXTURE)
+LEVEL_OFFSETS = _offsets(LEVEL)

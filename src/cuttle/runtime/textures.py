@@ -276,11 +276,25 @@ def describe(request: Request, is_surface: bool, levels: Sequence[Level], table:
     put("data_type", "I", data_type)
     put("levels", "I", len(levels))
     put("samples", "I", 1)
+    put("asked_height", "I", *asked_extents(request, first)[:1])
+    put("asked_depth", "I", *asked_extents(request, first)[1:])
     put("level_table", "Q", table)
     put("level_bias", "i", level_steps(request["mipmap_level_bias"], -MOST_BIAS, MOST_BIAS))
     put("least_level", "i", level_steps(request["min_mipmap_level_clamp"], 0, MOST_LEVEL))
     put("most_level", "i", level_steps(request["max_mipmap_level_clamp"], 0, MOST_LEVEL))
     return bytes(descriptor)
+
+
+def asked_extents(request: Request, level: Level) -> tuple[int, int]:
+    """What `txq.height` and `txq.depth` answer, as recorded on an H200."""
+    layered, cube = request["array_flags"] & LAYERED, request["array_flags"] & CUBEMAP
+    if request["resource_kind"] == LINEAR:
+        return 0, 0
+    if cube:
+        return level.height, level.depth // 6 if layered else 0
+    if layered and not level.height:
+        return level.depth, 0
+    return max(level.height, 1), level.depth
 
 
 def level_steps(bits: int, least: float, most: float) -> int:

@@ -157,3 +157,15 @@ def test_levels_and_borders_in_their_bits() -> None:
     assert border_bits(bits(0.5), 1, read_as_number | rows.FLAG_SRGB, True) == 188
     assert border_bits(bits(0.3), 0x10, 0, True) == 0x34CC  # cut, not rounded
     assert border_bits(bits(3.7), 9, 0, True) == 0xFFFFCCCD
+
+
+def test_extents_that_kernels_ask_for() -> None:
+    """As an H200 answers txq.height and txq.depth."""
+    shapes = {  # resource kind, flags of the array, height, depth: what is answered
+        (0, 0, 0, 0): (1, 0), (0, 0, 7, 0): (7, 0), (0, 0, 7, 5): (7, 5), (0, 1, 0, 5): (5, 0), (0, 1, 7, 5): (7, 5),
+        (0, 4, 8, 6): (8, 0), (0, 5, 8, 18): (8, 3), (2, 0, 0, 0): (0, 0), (3, 0, 7, 0): (7, 0),
+    }  # fmt: skip
+    for (kind, flags, height, depth), answer in shapes.items():
+        asked = request(resource_kind=kind, array_flags=flags, width=8, height=height, depth=depth, format=0x20, channels=1)
+        descriptor = describe(asked, False)
+        assert (read(descriptor, "asked_height")[0], read(descriptor, "asked_depth")[0]) == answer

@@ -711,8 +711,11 @@ typedef struct cuttle_texture {
     int32_t least_level;
     int32_t most_level;
     uint32_t sink[4]; /* stores of lanes outside the surface land here */
+    uint32_t asked_height; /* what txq.height answers: layers of a row with layers, 0 of linear memory */
+    uint32_t asked_depth; /* what txq.depth answers: slices, layers of images or cubes, else 0 */
+    uint8_t unused_rest[8];
 } cuttle_texture;
-CUTTLE_STATIC_ASSERT(sizeof(cuttle_texture) == 128, "cuttle_texture: size");
+CUTTLE_STATIC_ASSERT(sizeof(cuttle_texture) == 144, "cuttle_texture: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, base) == 0, "cuttle_texture.base");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, slice_bytes) == 8, "cuttle_texture.slice_bytes");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, pitch_bytes) == 16, "cuttle_texture.pitch_bytes");
@@ -734,6 +737,8 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, level_table) == 96, "cuttle_textur
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, least_level) == 104, "cuttle_texture.least_level");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, most_level) == 108, "cuttle_texture.most_level");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, sink) == 112, "cuttle_texture.sink");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, asked_height) == 128, "cuttle_texture.asked_height");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_texture, asked_depth) == 132, "cuttle_texture.asked_depth");
 
 /* what every ring record begins with */
 typedef struct cuttle_record {

@@ -20,6 +20,8 @@ from cuttle.abi.texture import (
     FORM_LEVEL,
     FORM_OFFSETS,
     KIND_SIGNED,
+    LEVEL,
+    LEVEL_OFFSETS,
     TEXTURE_OFFSETS,
 )
 from cuttle.lower.emit import Emitter, Value
@@ -209,7 +211,7 @@ def tld4(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Va
 
 
 _QUERIES = {
-    "width": "width", "height": "height", "depth": "depth", "array_size": "depth", "num_mipmap_levels": "levels",
+    "width": "width", "height": "asked_height", "depth": "asked_depth", "array_size": "depth", "num_mipmap_levels": "levels",
     "num_samples": "samples", "channel_order": "channel_order", "channel_data_type": "data_type",
     "addr_mode_0": "address_modes", "addr_mode_1": "address_modes", "addr_mode_2": "address_modes",
 }  # fmt: skip
@@ -231,8 +233,19 @@ def _query(machine: Machine, instruction: Instruction, address: Any) -> Value:
 
 
 def txq(machine: Machine, instruction: Instruction, address: Any, *level: Any) -> Value:
-    """`txq`: a property of a texture or sampler. 9.7.10.5."""
-    return _query(machine, instruction, address)
+    """`txq`: a property of a texture or sampler, or the size of a level; 0 where there is no such level. 9.7.10.5."""
+    if not instruction.has("level"):
+        return _query(machine, instruction, address)
+    emitter = machine.emitter
+    name = next(name for name in ("width", "height", "depth") if instruction.has(name))
+    count = machine.load("generic", 32, 1, machine.advance(address, TEXTURE_OFFSETS["levels"]), read_only=True)[0]
+    table = machine.load("generic", 64, 1, machine.advance(address, TEXTURE_OFFSETS["level_table"]), read_only=True)[0]
+    there = emitter.icmp("ult", level[0], count)
+    number = emitter.cast("zext", emitter.select(there, level[0], emitter.const("i32", 0)), "i64")
+    place = emitter.add(table, emitter.mul(number, emitter.const("i64", LEVEL.bytes)))
+    place = emitter.add(place, emitter.const("i64", LEVEL_OFFSETS[name]))
+    size = machine.load("generic", 32, 1, place, read_only=True)[0]
+    return emitter.select(there, size, emitter.const("i32", 0))
 
 
 def suq(machine: Machine, instruction: Instruction, address: Any) -> Value:
