@@ -1,7 +1,7 @@
 """The descriptor behind a texture or surface handle: 144 bytes of device memory, as frozen rows.
 
-A `CUtexObject` or `CUsurfObject` (and the address of a `.texref`, `.samplerref` or `.surfref` variable) is the device
-address of one descriptor. `libs/cuda` fills it in; the code of `lower/ops/texture.py` reads it.
+A `CUtexObject` or `CUsurfObject` is the device address of one descriptor; a `.texref` or `.surfref` variable holds one.
+`runtime/textures.py` fills it in; the executor's `texture.c` and the code of `lower/ops/texture.py` read it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 /* Modules: what the program holds of code. The image goes to the device process as it is; names are asked for when the
  * program asks, and kept. */
 #include "module.h"
+#include "texture_reference.h"
 
 #include "allocations.h"
 #include "request.h"
@@ -185,6 +186,7 @@ static void bury(module *of) {
 void module_unload(module *of) {
     if (client_exits) return;
     if (LOAD(client.status->sticky_error) == 0) wait_all_ended();
+    texture_references_forget(of);
     os_lock_take(&modules_lock);
     for (module **link = &modules; *link != NULL; link = &(*link)->next) {
         if (*link == of) {

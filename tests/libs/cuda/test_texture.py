@@ -166,6 +166,8 @@ def test_extents_that_kernels_ask_for() -> None:
         (0, 4, 8, 6): (8, 0), (0, 5, 8, 18): (8, 3), (2, 0, 0, 0): (0, 0), (3, 0, 7, 0): (7, 0),
     }  # fmt: skip
     for (kind, flags, height, depth), answer in shapes.items():
-        asked = request(resource_kind=kind, array_flags=flags, width=8, height=height, depth=depth, format=0x20, channels=1)
+        asked = request(
+            resource_kind=kind, array_flags=flags, width=8, height=height, depth=depth, format=0x20, channels=1
+        )
         descriptor = describe(asked, False)
         assert (read(descriptor, "asked_height")[0], read(descriptor, "asked_depth")[0]) == answer

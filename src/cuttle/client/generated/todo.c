@@ -195,20 +195,6 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CU
     (void)name;
     return cuttle_unsupported(134, "cuModuleGetGlobal");
 }
-CUTTLE_EXPORT CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name);
-CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name) {
-    (void)pSurfRef;
-    (void)hmod;
-    (void)name;
-    return cuttle_unsupported(137, "cuModuleGetSurfRef");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name);
-CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
-    (void)pTexRef;
-    (void)hmod;
-    (void)name;
-    return cuttle_unsupported(138, "cuModuleGetTexRef");
-}
 CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z);
 CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
     (void)hfunc;
@@ -1028,19 +1014,6 @@ CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, c
     (void)nodeParams;
     return cuttle_unsupported(437, "cuGraphExternalSemaphoresWaitNodeSetParams");
 }
-CUTTLE_EXPORT CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef);
-CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef) {
-    (void)phArray;
-    (void)hSurfRef;
-    return cuttle_unsupported(479, "cuSurfRefGetArray");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags);
-CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
-    (void)hSurfRef;
-    (void)hArray;
-    (void)Flags;
-    return cuttle_unsupported(480, "cuSurfRefSetArray");
-}
 CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
 CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
     (void)tensorMap;
@@ -1118,50 +1091,6 @@ CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef) {
     (void)hTexRef;
     return cuttle_unsupported(492, "cuTexRefGetAddress");
 }
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef);
-CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef) {
-    (void)pdptr;
-    (void)hTexRef;
-    return cuttle_unsupported(493, "cuTexRefGetAddress_v2");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim);
-CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim) {
-    (void)pam;
-    (void)hTexRef;
-    (void)dim;
-    return cuttle_unsupported(494, "cuTexRefGetAddressMode");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef);
-CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef) {
-    (void)phArray;
-    (void)hTexRef;
-    return cuttle_unsupported(495, "cuTexRefGetArray");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef);
-CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef) {
-    (void)pBorderColor;
-    (void)hTexRef;
-    return cuttle_unsupported(496, "cuTexRefGetBorderColor");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
-CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef) {
-    (void)pfm;
-    (void)hTexRef;
-    return cuttle_unsupported(497, "cuTexRefGetFilterMode");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef);
-CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef) {
-    (void)pFlags;
-    (void)hTexRef;
-    return cuttle_unsupported(498, "cuTexRefGetFlags");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef);
-CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef) {
-    (void)pFormat;
-    (void)pNumChannels;
-    (void)hTexRef;
-    return cuttle_unsupported(499, "cuTexRefGetFormat");
-}
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef) {
     (void)pmaxAniso;
@@ -1201,14 +1130,6 @@ CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, 
     (void)bytes;
     return cuttle_unsupported(505, "cuTexRefSetAddress");
 }
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes);
-CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
-    (void)ByteOffset;
-    (void)hTexRef;
-    (void)dptr;
-    (void)bytes;
-    return cuttle_unsupported(506, "cuTexRefSetAddress_v2");
-}
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch);
 CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch) {
     (void)hTexRef;
@@ -1216,93 +1137,6 @@ CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIP
     (void)dptr;
     (void)Pitch;
     return cuttle_unsupported(507, "cuTexRefSetAddress2D");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
-CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch) {
-    (void)hTexRef;
-    (void)desc;
-    (void)dptr;
-    (void)Pitch;
-    return cuttle_unsupported(508, "cuTexRefSetAddress2D_v2");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
-CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch) {
-    (void)hTexRef;
-    (void)desc;
-    (void)dptr;
-    (void)Pitch;
-    return cuttle_unsupported(509, "cuTexRefSetAddress2D_v3");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am);
-CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
-    (void)hTexRef;
-    (void)dim;
-    (void)am;
-    return cuttle_unsupported(510, "cuTexRefSetAddressMode");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags);
-CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
-    (void)hTexRef;
-    (void)hArray;
-    (void)Flags;
-    return cuttle_unsupported(511, "cuTexRefSetArray");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor);
-CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor) {
-    (void)hTexRef;
-    (void)pBorderColor;
-    return cuttle_unsupported(512, "cuTexRefSetBorderColor");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm);
-CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
-    (void)hTexRef;
-    (void)fm;
-    return cuttle_unsupported(513, "cuTexRefSetFilterMode");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags);
-CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
-    (void)hTexRef;
-    (void)Flags;
-    return cuttle_unsupported(514, "cuTexRefSetFlags");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents);
-CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) {
-    (void)hTexRef;
-    (void)fmt;
-    (void)NumPackedComponents;
-    return cuttle_unsupported(515, "cuTexRefSetFormat");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso);
-CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
-    (void)hTexRef;
-    (void)maxAniso;
-    return cuttle_unsupported(516, "cuTexRefSetMaxAnisotropy");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm);
-CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
-    (void)hTexRef;
-    (void)fm;
-    return cuttle_unsupported(517, "cuTexRefSetMipmapFilterMode");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias);
-CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
-    (void)hTexRef;
-    (void)bias;
-    return cuttle_unsupported(518, "cuTexRefSetMipmapLevelBias");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp);
-CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp) {
-    (void)hTexRef;
-    (void)minMipmapLevelClamp;
-    (void)maxMipmapLevelClamp;
-    return cuttle_unsupported(519, "cuTexRefSetMipmapLevelClamp");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags);
-CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
-    (void)hTexRef;
-    (void)hMipmappedArray;
-    (void)Flags;
-    return cuttle_unsupported(520, "cuTexRefSetMipmappedArray");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem);
 CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem) {

@@ -30,7 +30,7 @@ from cuttle.lower.math import approximate
 from cuttle.lower.ops.common import pack, type_bits
 from cuttle.lower.ops.texel_stores import store_texel
 from cuttle.lower.ops.texels import CHANNELS, Descriptor, Sampler
-from cuttle.ptx.ir import Instruction, TextureOperand, Vector
+from cuttle.ptx.ir import Address, Instruction, Symbol, TextureOperand, Vector
 
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 3, "acube": 3}
 CUBES = ("cube", "acube")
@@ -61,11 +61,18 @@ class Access:
     offsets: list[Value]
 
 
-def _access(instruction: Instruction, operands: Sequence[Value]) -> Access:
+def _object(machine: Machine, operand: object, value: Value) -> Value:
+    """The handle of an object; a variable (`.texref`, `.surfref`) holds it."""
+    if not isinstance(operand, Symbol):
+        return value
+    return machine.load("generic", 64, 1, value)[0]
+
+
+def _access(machine: Machine, instruction: Instruction, operands: Sequence[Value]) -> Access:
     place, operand = next((i, o) for i, o in enumerate(instruction.operands) if isinstance(o, TextureOperand))
     rest = list(operands)
-    texture = rest.pop(0)
-    sampler = rest.pop(0) if operand.sampler is not None else texture
+    texture = _object(machine, operand.texture, rest.pop(0))
+    sampler = _object(machine, operand.sampler, rest.pop(0)) if operand.sampler is not None else texture
     dimensions, layered = _geometry(instruction)
     form = dimensions | (FORM_LAYERED if layered else 0)
     coordinates, rest = rest[: len(operand.coordinates.elements)], rest[len(operand.coordinates.elements) :]
@@ -177,7 +184,7 @@ def _deliver(machine: Machine, instruction: Instruction, values: Sequence[Value]
 
 def tex(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
     """`tex`: a texel by integer numbers, or at float coordinates with filtering. 9.7.10.3."""
-    access = _access(instruction, operands)
+    access = _access(machine, instruction, operands)
     as_float = instruction.types[0] in ("f32", "f16", "f16x2")
     form = access.form | (FORM_HALF if instruction.types[0] in ("f16", "f16x2") else 0)
     results = machine.texture(form, _words(machine, instruction, access))
@@ -195,7 +202,7 @@ def tex(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Val
 
 def tld4(machine: Machine, instruction: Instruction, *operands: Any) -> tuple[Value, ...]:
     """`tld4`: one channel of the four texels that bilinear filtering would use. 9.7.10.4."""
-    access = _access(instruction, operands)
+    access = _access(machine, instruction, operands)
     channel = next(number for number, name in enumerate("rgba") if instruction.has(name))
     form = access.form | FORM_GATHER | channel << FORM_CHANNEL_SHIFT
     results = machine.texture(form, _words(machine, instruction, access))
@@ -232,8 +239,17 @@ def _query(machine: Machine, instruction: Instruction, address: Any) -> Value:
     return machine.load("generic", 32, 1, machine.advance(address, offset), read_only=True)[0]
 
 
+def _asked(machine: Machine, instruction: Instruction, address: Any) -> Any:
+    """The address of the descriptor that a query looks at."""
+    operand = instruction.operands[1]
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        return machine.load("generic", 64, 1, address)[0]
+    return address
+
+
 def txq(machine: Machine, instruction: Instruction, address: Any, *level: Any) -> Value:
     """`txq`: a property of a texture or sampler, or the size of a level; 0 where there is no such level. 9.7.10.5."""
+    address = _asked(machine, instruction, address)
     if not instruction.has("level"):
         return _query(machine, instruction, address)
     emitter = machine.emitter
@@ -250,7 +266,7 @@ def txq(machine: Machine, instruction: Instruction, address: Any, *level: Any) -
 
 def suq(machine: Machine, instruction: Instruction, address: Any) -> Value:
     """`suq`: a property of a surface. 9.7.11.4."""
-    return _query(machine, instruction, address)
+    return _query(machine, instruction, _asked(machine, instruction, address))
 
 
 # -- surfaces --------------------------------------------------------------------------------------------------------
@@ -316,6 +332,9 @@ def _guarded(machine: Machine, instruction: Instruction, place: Value, inside: V
 def suld(machine: Machine, instruction: Instruction, handle: Value, *coordinates: Value) -> tuple[Value, ...]:
     """`suld.b`: unformatted surface load; x counts bytes. 9.7.11.1."""
     emitter = machine.emitter
+    operand = instruction.operands[1]
+    assert isinstance(operand, TextureOperand)
+    handle = _object(machine, operand.texture, handle)
     bits, count = _access_bytes(instruction)
     place, inside = _surface_place(machine, instruction, handle, coordinates, bits * count // 8)
     place = _guarded(machine, instruction, place, inside, handle)
@@ -330,6 +349,7 @@ def sust(machine: Machine, instruction: Instruction, handle: Value, *rest: Value
     emitter = machine.emitter
     operand = instruction.operands[0]
     assert isinstance(operand, TextureOperand)
+    handle = _object(machine, operand.texture, handle)
     split = len(operand.coordinates.elements)
     bits, count = _access_bytes(instruction)
     place, inside = _surface_place(machine, instruction, handle, rest[:split], bits * count // 8)
@@ -347,6 +367,7 @@ def sured(machine: Machine, instruction: Instruction, handle: Value, *rest: Valu
     emitter = machine.emitter
     operand = instruction.operands[0]
     assert isinstance(operand, TextureOperand)
+    handle = _object(machine, operand.texture, handle)
     split = len(operand.coordinates.elements)
     place, inside = _surface_place(machine, instruction, handle, rest[:split], type_bits(instruction.type) // 8)
     sink = emitter.add(handle, emitter.const("i64", TEXTURE_OFFSETS["sink"]))
