@@ -20,20 +20,20 @@ LEVEL_STEPS = 2 / 256  # how far a level that gradients choose may be from the h
 LEVEL_LANES = 0.1  # and in what part of the lanes
 
 
-def replay(**knobs: str) -> list[dict[str, Any]]:
+def run(*arguments: str, **knobs: str) -> subprocess.CompletedProcess[str]:
+    """Python with these arguments, before a client library of ours."""
     build.build()
     environment = {
         **os.environ, "LD_LIBRARY_PATH": str(build.LIB), "CUTTLE_PYTHON": sys.executable, "CUTTLE_COMPUTE_CAPABILITY": "9.0",
         **knobs,
     }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.textures.replay"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def replay(**knobs: str) -> list[dict[str, Any]]:
+    done = run("-m", "tests.textures.replay", **knobs)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -58,3 +58,25 @@ def test_recorded_accesses(knobs: dict[str, str]) -> None:
         elif outcome.get("lanes"):
             problems.append(f"{case.name}: {outcome['lanes']} lanes; {outcome['first']}")
     assert not problems, "\n".join(problems)
+
+
+ANISOTROPIC = """
+from dataclasses import replace
+from cuttle.sweep.driver import Driver, DriverFailure
+from cuttle.sweep.texture_cases import gradients
+from cuttle.sweep.textures import Textures
+case = next(case for case in gradients() if case.name == "gradients 2d")
+textures = Textures(Driver())
+textures.compile([case.instruction])
+try:
+    textures.run(replace(case, sampling=replace(case.sampling, anisotropy=4)))
+except DriverFailure as failure:
+    print(failure.result)
+"""
+
+
+def test_anisotropic_gradients_end_the_kernel() -> None:
+    """They are not built: no answer rather than a wrong one, and the user is told."""
+    done = run("-c", ANISOTROPIC)
+    assert done.stdout.split() == ["719"], done.stderr
+    assert "gradients with anisotropic filtering are not built" in done.stderr
