@@ -80,3 +80,23 @@ KERNELS = {
     "calls": CALLS_AND_TABLES,
     "spin_lock": SPIN_LOCK,
 }
+
+
+def straight_kernel(count: int) -> str:
+    """A kernel of `count` instructions, as compilers write them: addresses and a guard, a load, arithmetic of all kinds, a store, the end."""
+    head = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry straight(.param .u64 data, .param .u32 n) {\n"
+        ".reg .pred %p<2>; .reg .b32 %r<16>; .reg .f32 %f<16>; .reg .b64 %d<4>;\n"
+    )
+    first = [
+        "ld.param.u64 %d1, [data]", "ld.param.u32 %r9, [n]", "mov.u32 %r1, %ctaid.x", "mov.u32 %r2, %ntid.x", "mov.u32 %r3, %tid.x",
+        "mad.lo.s32 %r4, %r1, %r2, %r3", "setp.ge.u32 %p1, %r4, %r9", "@%p1 bra DONE", "mul.wide.u32 %d2, %r4, 4", "add.s64 %d3, %d1, %d2",
+        "ld.global.u32 %r5, [%d3]", "cvt.rn.f32.u32 %f1, %r5",
+    ]  # fmt: skip
+    turns = [
+        "fma.rn.f32 %f2, %f1, %f1, 0f3F000000", "xor.b32 %r5, %r5, %r4", "add.f32 %f3, %f2, %f1", "shl.b32 %r6, %r5, 3", "mul.f32 %f1, %f3, 0f3F7FF000",
+        "add.s32 %r5, %r6, %r5", "max.f32 %f1, %f1, %f2", "setp.lt.f32 %p1, %f1, %f3", "selp.b32 %r5, %r5, %r4, %p1", "mad.lo.s32 %r5, %r5, 13, %r6",
+    ]  # fmt: skip
+    last = ["cvt.rzi.u32.f32 %r7, %f1", "add.s32 %r7, %r7, %r5", "st.global.u32 [%d3], %r7", "DONE: ret"]
+    middle = [turns[index % len(turns)] for index in range(count - len(first) - len(last))]
+    return head + "".join(f"{line};\n" for line in [*first, *middle, *last]) + "}\n"

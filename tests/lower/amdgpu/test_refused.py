@@ -31,10 +31,6 @@ EXAMPLES = {
     "atom.global.exch.b128 %v1, [%a], %v0; st.global.b128 [%a], %v1; ret; }",
     "PTX-0602": recursive("bar.sync 0;"),
     "PTX-0603": recursive("@%p exit;"),
-    "PTX-0604": ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
-    ".visible .entry k(.param .u64 p) { .reg .b64 %a<2>; .reg .b32 %r; ld.param.u64 %a0, [p]; ld.global.u64 %a1, [%a0];\n"
-    "{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %a0; st.param.b64 [a], %a1; call (r), vprintf, (f, a);\n"
-    "ld.param.b32 %r, [r]; } ret; }",
     "PTX-0606": ".const .u32 c = 1;\n.visible .entry k(.param .u64 p) { .reg .pred %p; .reg .b64 %a; ld.param.u64 %a, [p]; ld.global.u64 %a, [%a];\n"
     "isspacep.global %p, %a; @%p st.u32 [%a], 1; ret; }",
     "PTX-0607": ".visible .entry k() { barrier.cluster.arrive; barrier.cluster.wait; ret; }",

@@ -33,10 +33,6 @@ EXIT_IN_FUNCTION = RefusedOnAmdgpu(
     "The function is recursive or called through a pointer and ends the thread; the machine code of its callers could not tell.",
     "Return from the function, and end the thread in the kernel.",
 )  # fmt: skip
-PRINTF_ARGUMENTS = RefusedOnAmdgpu(
-    "PTX-0604", "printf arguments in unknown memory on an AMD GPU",
-    "vprintf copies its arguments to the host's buffer; they must lie in a local variable, as compiled code has them.", _CPU,
-)  # fmt: skip
 STATIC_SHARED = RefusedOnAmdgpu(
     "PTX-0605", "too much shared memory for an AMD GPU",
     "A work-group has 65,536 bytes of LDS, less than the shared memory of recent NVIDIA GPUs.",
@@ -56,4 +52,4 @@ TEXTURE_FORMS = RefusedOnAmdgpu(
     "The code that is emitted there reads the first level of an image, at places that are not moved.", _CPU,
 )  # fmt: skip
 
-REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, PRINTF_ARGUMENTS, STATIC_SHARED, SPACE_OF_CONSTANTS, CLUSTERS, TEXTURE_FORMS)
+REFUSED_ON_AMDGPU = (ATOMICS_128, BARRIER_IN_FUNCTION, EXIT_IN_FUNCTION, STATIC_SHARED, SPACE_OF_CONSTANTS, CLUSTERS, TEXTURE_FORMS)

@@ -255,7 +255,8 @@ def _fma64(a: Array, b: Array, c: Array, direction: int) -> Array:
     if easy.all():
         return result
     hard = ~easy
-    result = np.array(np.where(easy, result, product + c))
+    # A finite product may have overflowed: beside an infinite addend it does not count.
+    result = np.array(np.where(easy, result, np.where(np.isfinite(a) & np.isfinite(b), c, product + c)))
     finite = hard & np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     if finite.any():
         result[finite] = _exact_fma(a[finite], b[finite], c[finite], direction)

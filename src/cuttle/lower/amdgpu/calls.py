@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS
-from cuttle.abi.ptx_isa.refused_on_amdgpu import PRINTF_ARGUMENTS
 from cuttle.lower.cpu.calls import BAD_TARGET_FAULT, aligned_end, function_symbol
 from cuttle.lower.emit import Value
 from cuttle.lower.ops.called_formals import formals_of
@@ -32,9 +31,8 @@ def emit_call(nodes: NodeWriter, node: Node) -> None:
     e = nodes.emitter
     if name == "vprintf":
         text = e.resize(nodes.value(node.operands[0], "b64"), 64)
-        result: Value | None = writer.machine.services.printf(text, printf_arguments(nodes, node.operands[1]))
-        if any(value is not None for value in node.results):
-            result = printf_result(nodes, node.operands[0], text, result)
+        wanted = any(value is not None for value in node.results)
+        result: Value | None = emit_printf(nodes, node.operands[0], text, node.operands[1], want_result=wanted)
     else:
         service, bits = DRIVER_FUNCTIONS[name]
         arguments = [e.resize(nodes.value(operand, "b64"), 64) for operand in node.operands][:4]
@@ -44,12 +42,23 @@ def emit_call(nodes: NodeWriter, node: Node) -> None:
             writer.write(value, e.resize(result, nodes.plan.graph.values[value].bits))
 
 
-def printf_result(nodes: NodeWriter, form: SsaOperand, text: Value, fits: Value | None) -> Value:
-    """What vprintf returns: the number of arguments, -1 if the buffer is full (CUDA programming guide, "Formatted Output")."""
-    e = nodes.emitter
+def emit_printf(nodes: NodeWriter, form: SsaOperand, text: Value, operand: SsaOperand, *, want_result: bool) -> Value:
+    """`vprintf`; its result is the number of arguments, -1 if the buffer is full (CUDA programming guide, "Formatted Output")."""
+    e, services = nodes.emitter, nodes.machine.services
+    place = nodes.plan.places.get(operand.id) if isinstance(operand, ValueRef) else None
+    if place is not None and place[0] not in nodes.plan.graph.function.variables:
+        place = None
+    anywhere = place is None and not is_null(nodes, operand)
     known = constant_text(nodes, form)
-    count = e.const("i32", argument_count(known)) if known is not None else nodes.machine.services.count_arguments(text)
-    assert fits is not None
+    count = size = e.const("i32", 0)
+    if known is not None:
+        count, size = e.const("i32", argument_count(known)), e.const("i32", argument_bytes(known))
+    elif anywhere or want_result:
+        count, size = services.measure_arguments(text)
+    if anywhere:
+        fits = services.printf_from(text, e.resize(nodes.value(operand, "b64"), 64), size)
+    else:
+        fits = services.printf(text, place)
     return e.select(fits, count, e.const("i32", -1))
 
 
@@ -57,6 +66,18 @@ def argument_count(form: bytes) -> int:
     """How many arguments a printf format takes."""
     conversions = re.findall(rb"%%|%[^a-zA-Z%]*(?:h|l|hh|ll)?[a-zA-Z]", form)
     return sum(1 + conversion.count(b"*") for conversion in conversions if conversion != b"%%")
+
+
+def argument_bytes(form: bytes) -> int:
+    """Bytes of a format's arguments, naturally aligned, as `device_output.py` reads them."""
+    size = 0
+    for stars, length, letter in re.findall(rb"%([-+ #0*.\d]*)([hlLqjzt]*)(.)", form.replace(b"%%", b""), re.S):
+        size += 4 * stars.count(b"*")
+        if letter in b"eEfFgGaAps" or (letter in b"diuoxX" and length and b"h" not in length):
+            size = -(-size // 8) * 8 + 8
+        elif letter in b"diuoxXc":
+            size += 4
+    return size
 
 
 def constant_text(nodes: NodeWriter, operand: SsaOperand) -> bytes | None:
@@ -72,16 +93,6 @@ def constant_text(nodes: NodeWriter, operand: SsaOperand) -> bytes | None:
     if variable is None or variable.initial is None or variable.relocations:
         return None
     return variable.initial[operand.offset :].partition(b"\0")[0]
-
-
-def printf_arguments(nodes: NodeWriter, operand: SsaOperand) -> tuple[str, int] | None:
-    """The local variable that holds vprintf's arguments, and the offset in it."""
-    if is_null(nodes, operand):
-        return None
-    place = nodes.plan.places.get(operand.id) if isinstance(operand, ValueRef) else None
-    if place is None or place[0] not in nodes.plan.graph.function.variables:
-        nodes.machine.refuse("vprintf whose arguments are not in a local variable", PRINTF_ARGUMENTS.code)
-    return place
 
 
 def is_null(nodes: NodeWriter, operand: SsaOperand) -> bool:

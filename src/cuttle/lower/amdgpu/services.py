@@ -6,6 +6,7 @@ Layouts: `abi/amdgpu_abi.py`. The host reads them when the kernel is done; nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from cuttle.abi.amdgpu_abi import (
@@ -73,19 +74,19 @@ class Services:
 
     # -- text --------------------------------------------------------------------------------------------------------
 
-    def reserve(self, size: int) -> tuple[Value, Value, Value]:
-        """Space for a record: the output buffer, the record's address, and whether it fits."""
+    def reserve(self, size: Value) -> tuple[Value, Value, Value]:
+        """Space for a record of `size` (i64) bytes: the output buffer, the record's address, and whether it fits."""
         e = self.emitter
         output = self.writer.launch_field64("output")
-        before = self.add(output, offset_of(AMDGPU_OUTPUT, "cursor"), e.const("i64", size))
+        before = self.add(output, offset_of(AMDGPU_OUTPUT, "cursor"), size)
         capacity = e.emit("i64", 1, f"load i64, {self.at(output, offset_of(AMDGPU_OUTPUT, 'capacity'))}, align 8")
-        fits = e.icmp("ule", e.add(before, e.const("i64", size)), capacity)
+        fits = e.icmp("ule", e.add(before, size), capacity)
         record = e.add(e.add(output, e.const("i64", AMDGPU_OUTPUT.bytes)), before)
         return output, record, fits
 
-    def header(self, record: Value, size: int, kind: int, text: Value) -> None:
+    def header(self, record: Value, size: Value, kind: int, text: Value) -> None:
         e = self.emitter
-        self.store(record, offset_of(AMDGPU_RECORD, "bytes"), e.const("i32", size))
+        self.store(record, offset_of(AMDGPU_RECORD, "bytes"), e.resize(size, 32))
         self.store(record, offset_of(AMDGPU_RECORD, "kind"), e.const("i32", kind))
         self.store(record, offset_of(AMDGPU_RECORD, "text"), text)
 
@@ -101,7 +102,7 @@ class Services:
             variable = writer.plan.graph.function.variables.get(place[0])
             assert variable is not None
             size = min(max(variable.size_bytes - place[1], 0), MAX_PRINTF_BYTES) & -4
-        total = AMDGPU_RECORD.bytes + -(-size // 8) * 8
+        total = e.const("i64", AMDGPU_RECORD.bytes + -(-size // 8) * 8)
         _, record, fits = self.reserve(total)
 
         def copy() -> list[Value]:
@@ -115,16 +116,50 @@ class Services:
         writer.when(fits, copy, [])
         return fits
 
-    def count_arguments(self, text: Value) -> Value:
-        """How many arguments a format takes that only the program knows: a loop over its bytes.
+    def printf_from(self, text: Value, arguments: Value, size: Value) -> Value:
+        """`vprintf` whose arguments are anywhere: `size` (i32) bytes at a generic address."""
+        e, writer = self.emitter, self.writer
+        size = e.resize(e.intrinsic("llvm.umin", [size, e.const("i32", MAX_PRINTF_BYTES)]), 64)
+        body = e.and_(e.add(size, e.const("i64", 7)), e.const("i64", -8 & (1 << 64) - 1))
+        total = e.add(body, e.const("i64", AMDGPU_RECORD.bytes))
+        _, record, fits = self.reserve(total)
 
-        A `%` begins a conversion and takes one, unless another follows at once; each `*` in a conversion takes one more; a letter ends it.
+        def copy() -> list[Value]:
+            self.header(record, total, RECORD_PRINTF, text)
+            target = e.add(record, e.const("i64", AMDGPU_RECORD.bytes))
+            place = writer.allocate("i64")
+            e.line(f"store i64 0, {place}")
+            again, one, done = (writer.fresh_label(stem) for stem in ("argument", "word", "copied"))
+            e.line(f"br label %{again}")
+            writer.label(again)
+            at = e.emit("i64", 1, f"load i64, {place}")
+            e.line(f"br {e.icmp('ult', at, size).typed}, label %{one}, label %{done}")
+            writer.label(one)
+            source = e.emit("ptr", 1, f"inttoptr {e.add(arguments, at).typed} to ptr")
+            word = e.emit("i32", 1, f"load i32, ptr {source.text}, align 4")
+            e.line(f"store {word.typed}, {self.at(target, at)}, align 4")
+            e.line(f"store {e.add(at, e.const('i64', 4)).typed}, {place}")
+            e.line(f"br label %{again}")
+            writer.label(done)
+            return []
+
+        writer.when(fits, copy, [])
+        return fits
+
+    def measure_arguments(self, text: Value) -> tuple[Value, Value]:
+        """How many arguments a format takes that only the program knows, and their bytes (i32): a loop over its characters.
+
+        A `%` begins a conversion and takes one, unless another follows at once; each `*` in a conversion takes one more of 4 bytes; a letter
+        that is no length ends it. Sizes and alignment as `device_output.py` reads them.
         """
         e, writer = self.emitter, self.writer
-        place, count, inside = writer.allocate("i64"), writer.allocate("i32"), writer.allocate("i1")
+        place, count, size = writer.allocate("i64"), writer.allocate("i32"), writer.allocate("i32")
+        inside, wide = writer.allocate("i1"), writer.allocate("i1")
         e.line(f"store {text.typed}, {place}")
-        e.line(f"store i32 0, {count}")
-        e.line(f"store i1 false, {inside}")
+        for slot in (count, size):
+            e.line(f"store i32 0, {slot}")
+        for slot in (inside, wide):
+            e.line(f"store i1 false, {slot}")
         again, look, done = (writer.fresh_label(stem) for stem in ("character", "look", "counted"))
         e.line(f"br label %{again}")
         writer.label(again)
@@ -132,25 +167,35 @@ class Services:
         character = e.emit("i8", 1, f"load i8, {self.at(at)}, align 1")
         e.line(f"br {e.icmp('eq', character, e.const('i8', 0)).typed}, label %{done}, label %{look}")
         writer.label(look)
-        total = e.emit("i32", 1, f"load i32, {count}")
-        open_ = e.emit("i1", 1, f"load i1, {inside}")
+
+        def among(letters: str) -> Value:
+            return reduce(e.or_, [e.icmp("eq", character, e.const("i8", ord(letter))) for letter in letters])
+
+        total, taken = e.emit("i32", 1, f"load i32, {count}"), e.emit("i32", 1, f"load i32, {size}")
+        open_, long_ = e.emit("i1", 1, f"load i1, {inside}"), e.emit("i1", 1, f"load i1, {wide}")
         percent = e.icmp("eq", character, e.const("i8", ord("%")))
         star = e.and_(open_, e.icmp("eq", character, e.const("i8", ord("*"))))
-        lower = e.or_(character, e.const("i8", 0x20))
-        letter = e.icmp("ult", e.sub(lower, e.const("i8", ord("a"))), e.const("i8", 26))
+        letter = e.icmp("ult", e.sub(e.or_(character, e.const("i8", 0x20)), e.const("i8", ord("a"))), e.const("i8", 26))
+        ends = e.and_(letter, e.not_(among("hlLqjzt")))
         # `%%`: the second one takes back what the first one counted.
         change = e.select(
             percent, e.select(open_, e.const("i32", -1), e.const("i32", 1)), e.cast("zext", star, "i32")
         )  # fmt: skip
-        length = e.or_(*[e.icmp("eq", character, e.const("i8", ord(c))) for c in "hl"])
-        ends = e.and_(letter, e.not_(length))
+        closes = e.and_(open_, ends)
+        eight = e.and_(closes, e.or_(among("eEfFgGaAps"), e.and_(long_, among("diuoxX"))))
+        four = e.or_(star, e.and_(e.and_(closes, e.not_(eight)), among("diuoxXc")))
+        aligned = e.and_(e.add(taken, e.const("i32", 7)), e.const("i32", -8 & 0xFFFFFFFF))
+        grown = e.select(four, e.add(taken, e.const("i32", 4)), taken)
+        grown = e.select(eight, e.add(aligned, e.const("i32", 8)), grown)
         following = e.select(percent, e.not_(open_), e.and_(open_, e.not_(ends)))
         e.line(f"store {e.add(total, change).typed}, {count}")
+        e.line(f"store {grown.typed}, {size}")
         e.line(f"store {following.typed}, {inside}")
+        e.line(f"store {e.and_(following, e.or_(long_, among('lLqjzt'))).typed}, {wide}")
         e.line(f"store {e.add(at, e.const('i64', 1)).typed}, {place}")
         e.line(f"br label %{again}")
         writer.label(done)
-        return e.emit("i32", 1, f"load i32, {count}")
+        return e.emit("i32", 1, f"load i32, {count}"), e.emit("i32", 1, f"load i32, {size}")
 
     def assertion(self, arguments: Sequence[Value]) -> None:
         """`__assertfail(message, file, line, function)`: the text and a fault."""
@@ -160,7 +205,7 @@ class Services:
         thread = e.cast("zext", linear_thread(writer), "i64")
         rows = e.or_(e.shl(axes[2], e.const("i64", 32)), axes[1])
         fields = [file, line, function, thread, rows, axes[0]]
-        total = AMDGPU_RECORD.bytes + 8 * len(fields)
+        total = e.const("i64", AMDGPU_RECORD.bytes + 8 * len(fields))
         _, record, fits = self.reserve(total)
 
         def copy() -> list[Value]:
