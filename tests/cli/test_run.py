@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cuttle.abi.knobs import KNOBS
-from cuttle.cli import environment, launch
+from cuttle.cli import environment, launch, program_kind
+from cuttle.client import build
 
 Script = Callable[..., str]
 
@@ -23,6 +24,11 @@ def elf(machine: int = 62, bits: int = 64, interpreter: bool = True) -> bytes:
     header = b"\x7fELF" + bytes([2 if bits == 64 else 1, 1, 1]) + bytes(9)
     header += struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
     return header + struct.pack("<IIQQQQQQ", 3 if interpreter else 1, 4, 0, 0, 0, 0, 0, 0)
+
+
+def pe(machine: int) -> bytes:
+    """The head of a Windows program."""
+    return (b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0" + struct.pack("<H", machine)).ljust(512, b"\0")
 
 
 def executable(path: Path, data: bytes) -> str:
@@ -133,10 +139,60 @@ def test_what_cannot_be_executed(cuttle, tmp_path: Path) -> None:
     refusal(cuttle("run", "--", executable(tmp_path / "lost", b"#!/no/such/interpreter\n")), 126, "CLI-0303")
 
 
-def test_programs_of_other_platforms(cuttle, tmp_path: Path) -> None:
-    text = refusal(cuttle("run", "--", executable(tmp_path / "small", elf(3, 32))), 126, "CLI-0304")
-    assert "32-bit" in text
+def test_programs_of_other_platforms(cuttle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal(cuttle("run", "--", executable(tmp_path / "arm", elf(183))), 126, "CLI-0305")
+    refusal(cuttle("run", "--", executable(tmp_path / "arm.exe", pe(0xAA64))), 126, "CLI-0305")
+    small = executable(tmp_path / "small", elf(3, 32))
+    monkeypatch.setattr(program_kind, "LOADER_32", str(tmp_path / "no-loader"))
+    with pytest.raises(launch.Refusal, match="no loader"):
+        launch.check_program(small)
+    monkeypatch.setattr(program_kind, "LOADER_32", small)
+    assert launch.check_program(small) == ""
+
+
+def test_windows_programs_need_wine(cuttle, tmp_path: Path) -> None:
+    program = tmp_path / "program.exe"  # without the mark of executable files, as they come
+    program.write_bytes(pe(0x8664))
+    text = refusal(cuttle("run", "--", str(program), env={"PATH": str(tmp_path)}), 126, "CLI-0307")
+    assert "apt-get install wine" in text
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    (
+        (b"", ""),
+        (b"#!/bin/sh\n", ""),
+        (b"MZ" + bytes(62), ""),
+        (b"MZ" + bytes(58) + b"\xff\xff\xff\xff" + bytes(64), ""),
+        (b"\x7fELF", ""),
+    ),
+)
+def test_files_that_are_no_programs(head: bytes, kind: str) -> None:
+    assert program_kind.kind_of(head) == kind
+
+
+def test_kinds_of_programs() -> None:
+    assert [program_kind.kind_of(head) for head in (elf(), elf(3, 32), pe(0x8664), pe(0x14C), pe(0x1C4))] == [
+        "linux-x86_64",
+        "linux-i386",
+        "windows-x86_64",
+        "windows-i386",
+        "other 452",
+    ]
+
+
+def test_names_of_client_libraries_agree() -> None:
+    assert {name: path for name, path in program_kind.LIBRARIES.items() if name != program_kind.NATIVE} == {
+        name: path for name, (path, _) in build.OTHER_CLIENTS.items()
+    }
+
+
+def test_dlls_come_first_on_the_path_of_windows_programs() -> None:
+    own = program_kind.variables("windows-i386", {})["WINEPATH"].split(";")
+    assert [entry.rsplit("\\", 1)[1] for entry in own] == ["windows-x86_64", "windows-i386"]
+    assert all(entry.startswith("\\\\?\\unix\\") for entry in own)
+    again = program_kind.variables("windows-x86_64", {"WINEPATH": ";".join(["C:\\tools", *own])})
+    assert again["WINEPATH"].split(";") == [*own, "C:\\tools"]
 
 
 def test_a_static_program_is_remarked_upon(tmp_path: Path) -> None:

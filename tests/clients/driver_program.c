@@ -395,6 +395,11 @@ static const char *argument(void) {
 }
 
 void mainCRTStartup(void) {
+    if (argument() != NULL && same(argument(), "echo")) {
+        say(GetCommandLineA());
+        say("\n");
+        end(37);
+    }
     library = LoadLibraryA("nvcuda.dll");
     if (library == NULL) {
         say("no nvcuda.dll\n");

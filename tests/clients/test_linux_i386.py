@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,11 @@ def test_little_room(run: Run) -> None:
     done = run("crowded")
     assert done.returncode == 0, done
     assert "ok context table" in done.stdout
+
+
+def test_launcher(run: Run, tmp_path: Path) -> None:
+    program = built_program(tmp_path, CLIENT)
+    command = [sys.executable, "-m", "cuttle", "run", "--", str(program), "launches"]
+    done = subprocess.run(command, env=device_environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done
+    assert "ok 2000 launches" in done.stdout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +47,48 @@ def test_wild_store_is_the_devices_fault(run: Run) -> None:
     done = run("fault")
     assert done.returncode == 0, done
     assert "ok a wild store" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def launch(run: Run, wine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """`cuttle run` with the program in a folder without the DLL, whose name has a space and an umlaut."""
+    folder = tmp_path_factory.mktemp("bare") / "Programm für CUDA"
+    folder.mkdir()
+    program = built_program(folder, CLIENT)
+    program.chmod(0o644)
+
+    def start(*arguments: str, program: str = str(program)) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cuttle", "run", "--threads", "2", "--", program, *arguments]
+        # The program prints in its code page.
+        return subprocess.run(command, env=wine, capture_output=True, encoding="latin-1", timeout=300)
+
+    start.folder = folder  # type: ignore[attr-defined]
+    return start
+
+
+def test_launcher(launch: Run) -> None:
+    folder = launch.folder  # type: ignore[attr-defined]
+    before = sorted(folder.iterdir())
+    done = launch("launches")
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines()[-1] == "all right"
+    assert sorted(folder.iterdir()) == before  # nothing was put beside the program
+
+
+def test_exit_code_and_arguments_pass_unharmed(launch: Run) -> None:
+    arguments = ["plain", "two words", 'a "quote"', "back\\slash\\", 'both \\" of them\\\\', "", "--threads", "echo"]
+    done = launch(*arguments)
+    assert done.returncode == 37, done
+    line = done.stdout.rstrip("\n")
+    assert line.endswith(subprocess.list2cmdline(arguments)), line
+
+
+def test_child_processes_find_the_driver(launch: Run, wine: dict[str, str]) -> None:
+    shell = Path(wine["WINEPREFIX"], "drive_c/windows/system32/cmd.exe")
+    child = "Z:" + str(launch.folder / "program.exe").replace("/", "\\")  # type: ignore[attr-defined]
+    done = launch("/c", child, "launches", program=str(shell))
+    assert done.returncode == 0, done
+    assert "ok 2000 launches" in done.stdout
 
 
 def test_a_setting_that_is_refused(run: Run) -> None:

@@ -230,15 +230,15 @@ ERRORS: tuple[ErrorRow, ...] = (
     ),
     ErrorRow(
         "CLI-0304",
-        "32-bit program",
-        "The client library exists for 64-bit programs only in this version. Exit code 126.",
-        "Build the program for x86-64.",
+        "no loader for 32-bit programs",
+        "The program is a 32-bit one, and the system lacks what loads such programs. Exit code 126.",
+        "On Debian and Ubuntu: apt-get install libc6-i386. Or build the program for x86-64.",
     ),
     ErrorRow(
         "CLI-0305",
         "program for another processor",
-        "The file is an ELF program, but not for x86-64. Exit code 126.",
-        "Use the x86-64 Linux build of the program.",
+        "The file is an ELF or Windows program, but not for x86. Exit code 126.",
+        "Use the x86-64 build of the program.",
     ),
     ErrorRow(
         "CLI-0306",
@@ -246,6 +246,12 @@ ERRORS: tuple[ErrorRow, ...] = (
         "The system's loader ignores LD_LIBRARY_PATH for programs that are setuid, setgid or have file capabilities, "
         "so that they would not find Cuttle. Exit code 126.",
         "Run a copy without them (cp drops them).",
+    ),
+    ErrorRow(
+        "CLI-0307",
+        "no Wine",
+        "The program is a Windows one, which needs Wine on Linux, and no `wine` is on PATH. Exit code 126.",
+        "On Debian and Ubuntu: apt-get install wine. For 32-bit programs Wine needs its 32-bit part (wine32).",
     ),
     ErrorRow(
         "CLI-0401",

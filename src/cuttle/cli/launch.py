@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 
-from cuttle.cli import environment
+from cuttle.cli import environment, program_kind
 
 FAILED, NOT_RUNNABLE, NOT_FOUND = 125, 126, 127
 
@@ -32,7 +32,8 @@ HELP = """\
 Usage: cuttle run [OPTIONS] [--] PROGRAM [ARGUMENTS]...
 
   Run a CUDA program without an NVIDIA GPU. The program is not changed; its
-  output, exit code and signals are passed through untouched.
+  output, exit code and signals are passed through untouched. Windows programs
+  (.exe) run under Wine.
 
 Options:
   --device NAME               device to run on: cpu; hip, hip:N (AMD GPUs); rdna:gfx1100, rdna:gfx1200
@@ -141,11 +142,25 @@ def start(settings: dict[str, str], command: list[str]) -> int:
     note = check_program(path)
     if note:
         sys.stderr.write(f"cuttle: note: {note}\n")
-    if not os.path.exists(environment.CLIENT_LIBRARY):
-        build_client()
+    kind = program_kind.kind_of(program_kind.read_head(path)) or program_kind.NATIVE
+    # A Windows program or a 32-bit one may start a native one, such as the device process' own executor.
+    for needed in dict.fromkeys((program_kind.NATIVE, kind)):
+        if not os.path.exists(program_kind.library_path(needed)):
+            build_client(needed)
+    if program_kind.is_windows(kind):
+        wine = program_kind.find_wine(os.environ.get("PATH", os.defpath))
+        if wine is None:
+            raise Refusal(
+                NOT_RUNNABLE,
+                "CLI-0307",
+                f"{path} is a Windows program, and there is no `wine` on PATH",
+                "On Debian and Ubuntu: apt-get install wine",
+            )
+        path, command = wine, ["wine", path, *command[1:]]
     variables = initial_environment()
     variables.update((name, value) for name, value in settings.items() if name.startswith("CUTTLE_"))
     variables.update(environment.client_variables(variables, prefer_ours="prefer-ours" in settings))
+    variables.update(program_kind.variables(kind, variables))
     # Python ignores SIGPIPE, and ignored signals survive exec: `cuttle run -- program | head` would not end.
     import signal
 
@@ -186,7 +201,7 @@ def find_program(name: str) -> str:
             raise Refusal(NOT_RUNNABLE, "CLI-0302", f"{name} is a folder, not a program")
         if not os.path.exists(name):
             raise Refusal(NOT_FOUND, "CLI-0301", f"{name} is a link to a file that does not exist")
-        if not os.access(name, os.X_OK):
+        if not os.access(name, os.X_OK) and not is_windows_program(name):
             raise Refusal(NOT_RUNNABLE, "CLI-0302", f"{name} is not executable", f"Try chmod +x {name}")
         return name
     for folder in (environment.PROGRAM_FOLDER, *os.get_exec_path()):
@@ -195,6 +210,11 @@ def find_program(name: str) -> str:
             return path
     here = f"A file of this name is in the current folder: ./{name}" if os.path.isfile(name) else ""
     raise Refusal(NOT_FOUND, "CLI-0301", f"{name}: no such program on PATH", here)
+
+
+def is_windows_program(path: str) -> bool:
+    """Windows has no mark for what can be executed: its programs often come without one."""
+    return program_kind.is_windows(program_kind.kind_of(program_kind.read_head(path)))
 
 
 def check_program(path: str) -> str:
@@ -209,28 +229,24 @@ def check_program(path: str) -> str:
             f"{path} runs with raised privileges (setuid, setgid or file capabilities)",
             "The system's loader ignores LD_LIBRARY_PATH then. Run a copy without them: cp PROGRAM /tmp && cuttle run ...",
         )
-    try:
-        with open(path, "rb") as file:
-            head = file.read(4096)
-    except OSError:
-        return ""  # executable but not readable: exec will decide
-    if head[:4] != b"\x7fELF" or len(head) < 64:
-        return ""  # a script, or something that exec refuses with its own reason
-    machine = int.from_bytes(head[18:20], "little")
-    if head[4] == 1 and machine == 3:
+    head = program_kind.read_head(path)
+    kind = program_kind.kind_of(head)
+    if kind == "linux-i386" and not os.path.exists(program_kind.LOADER_32):
         raise Refusal(
             NOT_RUNNABLE,
             "CLI-0304",
-            f"{path} is a 32-bit program; this version of Cuttle serves 64-bit programs only",
-            "Build it for x86-64: CUDA dropped 32-bit programs as well.",
+            f"{path} is a 32-bit program, and this system has no loader for them ({program_kind.LOADER_32})",
+            "On Debian and Ubuntu: apt-get install libc6-i386",
         )
-    if head[4] != 2 or machine != 62:
+    if kind.startswith("other "):
         raise Refusal(
             NOT_RUNNABLE,
             "CLI-0305",
-            f"{path} is a program for another processor (ELF machine {machine}), not for x86-64",
-            "Use the x86-64 Linux build of the program.",
+            f"{path} is a program for another processor (machine {kind[6:]} in its header), not for x86",
+            "Use the x86-64 build of the program.",
         )
+    if kind != program_kind.NATIVE:
+        return ""  # a script, or something that exec refuses with its own reason; and other kinds
     if not has_interpreter(head):
         return (
             f"{path} is linked statically and loads no shared libraries, so it will find no CUDA driver at all "
@@ -256,16 +272,22 @@ def has_capabilities(path: str) -> bool:
         return False
 
 
-def build_client() -> None:
-    """A source checkout has no client library until it is built: do it now, once, and say so."""
+def build_client(kind: str) -> None:
+    """A client library that is not there yet is built: once, and said so."""
     import subprocess
 
     sys.stderr.write("cuttle: building the client library (once)\n")
-    done = subprocess.run([sys.executable, "-m", "cuttle.client.build"], stdout=sys.stderr, check=False)
-    if done.returncode or not os.path.exists(environment.CLIENT_LIBRARY):
+    names = [] if kind == program_kind.NATIVE else [kind]
+    done = subprocess.run([sys.executable, "-m", "cuttle.client.build", *names], stdout=sys.stderr, check=False)
+    if done.returncode or not os.path.exists(program_kind.library_path(kind)):
+        compiler = (
+            "`pip install ziglang`, or a C compiler named cc"
+            if kind == program_kind.NATIVE
+            else "`pip install ziglang`"
+        )
         raise Refusal(
             FAILED,
             "CLI-0202",
-            f"the client library {environment.CLIENT_LIBRARY} is missing and could not be built",
-            "Run `python -m cuttle.client.build` to see why; it needs `pip install ziglang`, or a C compiler named cc.",
+            f"the client library {program_kind.library_path(kind)} is missing and could not be built",
+            f"Run `{' '.join(['python -m cuttle.client.build', *names])}` to see why; it needs {compiler}.",
         )
