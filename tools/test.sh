@@ -28,6 +28,16 @@ if ! command -v g++ >/dev/null; then
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends g++ >/dev/null
 fi
 
+# Windows and 32-bit programs run where these are; without them their tests are skipped, and say so.
+if [ "$(uname -m)" = x86_64 ] && command -v apt-get >/dev/null && ! { command -v wine && [ -e /lib/ld-linux.so.2 ]; } >/dev/null; then
+    stage "installing Wine and the loader of 32-bit programs"
+    as_root=""
+    if [ "$(id -u)" != 0 ]; then as_root=sudo; fi
+    { $as_root apt-get update -qq && $as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends wine wine64 libc6-i386 >/dev/null; } \
+        || echo "note: not installed; tests of Windows and 32-bit programs are skipped"
+fi
+
 stage "installing Cuttle and the test tools"
 if ! .venv-test/bin/python -c '' 2>/dev/null; then
     rm -rf .venv-test
