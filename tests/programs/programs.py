@@ -120,9 +120,5 @@ PROGRAMS: tuple[Program, ...] = (
     _one_file("integer_intrinsics"),
     Program("driver_api", ("driver_api.cpp",), notes="driver interface and hand-written PTX, no runtime"),
     _one_file("exit_code", exit_code=37, notes="the exit code is passed on"),
-)
-
-# Programs that check themselves and have no record of a real GPU yet.
-UNRECORDED: tuple[Program, ...] = (
     Program("clusters", ("clusters.cu",), notes="distributed shared memory, bulk copies", architecture=90),
 )

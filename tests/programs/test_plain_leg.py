@@ -37,7 +37,7 @@ def rows() -> list[object]:
 def test_program_prints_what_a_gpu_printed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUTTLE_PLAIN", "1")
     entry = recorded(program)["normal"]
-    code, stdout, stderr = run(build(program, broken=False))
+    code, stdout, stderr = run(build(program, broken=False), program.architecture)
     assert code == entry["exit_code"], stderr.decode(errors="replace")
     assert hashlib.sha256(stdout).hexdigest() == entry["stdout_sha256"], stdout.decode(errors="replace")[-2000:]
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests import cuda_toolchain
-from tests.programs.programs import FAILED, FOLDER, PROGRAMS, RECORD, UNRECORDED, Program
+from tests.programs.programs import FAILED, FOLDER, PROGRAMS, RECORD, Program
 
 # Protects against a program that hangs; it decides nothing else.
 RUN_TIMEOUT_S = 300
@@ -110,14 +110,14 @@ def test_broken_build_is_noticed(program: Program) -> None:
 
 def test_every_source_belongs_to_a_program() -> None:
     """No file lies about that no row names, and no name is there twice."""
-    listed = {source for program in (*PROGRAMS, *UNRECORDED) for source in program.sources}
+    listed = {source for program in PROGRAMS for source in program.sources}
     present = {path.relative_to(FOLDER).as_posix() for end in ("*.cu", "*.cpp") for path in FOLDER.rglob(end)}
     assert present == listed
-    assert len({program.name for program in (*PROGRAMS, *UNRECORDED)}) == len((*PROGRAMS, *UNRECORDED))
+    assert len({program.name for program in PROGRAMS}) == len(PROGRAMS)
 
 
 def test_record_has_no_other_programs() -> None:
     """An entry without a program would never be looked at."""
     assert RECORD.exists(), "no record"
     entries = json.loads(RECORD.read_text(encoding="utf-8"))["programs"]
-    assert set(entries) <= {program.name for program in (*PROGRAMS, *UNRECORDED)}
+    assert set(entries) <= {program.name for program in PROGRAMS}

@@ -97,6 +97,12 @@ REQUESTS: tuple[Request, ...] = (
             "cluster_width",  # required cluster size of the kernel; 0: none
             "cluster_height",
             "cluster_depth",
+            "most_cluster_blocks",  # 0: not said
+            "cluster_must_be_set",
+            "blocks_are_clusters",
+            "required_block_x",  # 0: any block
+            "required_block_y",
+            "required_block_z",
             "refused",  # CUresult of launches if it is known already that the kernel cannot be translated; else 0
         ),
         "kernel name, UTF-8, no NUL",

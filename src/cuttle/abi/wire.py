@@ -31,7 +31,7 @@ EVENT_SLOTS = 65536
 HOST_CALL_SLOTS = 1024
 PAYLOAD_BYTES = 1 << 20
 TEXT_FIFO_BYTES = 8 << 20
-REQUEST_ARGUMENTS = 16
+REQUEST_ARGUMENTS = 24
 ATTRIBUTE_COUNT = 256
 
 # Offsets of the parts of each memfd.
@@ -233,7 +233,7 @@ RECORDS: tuple[Record, ...] = (
             Field("parameter_bytes", "u32"),
             Field("flags", "u32", 1, "1 cooperative"),
             Field("cluster", "u32", 3),
-            Field("pad", "u32"),
+            Field("cluster_is_attribute", "u32", 1, "1: given with the launch or node, 0: the kernel's own or none"),
         ),
         "parameters follow at byte 72 of the record",
     ),

@@ -56,8 +56,9 @@ static void unlink_node(node *of) {
     }
     os_lock_release(&graphs_lock);
     free(of->record);
+    free(of->shown);
     free(of->parameters);
-    of->record = NULL;
+    of->record = of->shown = NULL;
     of->parameters = NULL;
     of->tag = TAG_DEAD;
 }

@@ -16,7 +16,8 @@ typedef struct node {
     uint64_t id;
     uint64_t graph;     /* number of its graph */
     struct node *next;  /* of the same hash */
-    uint8_t *record;    /* what the latest GetParams call points into */
+    uint8_t *record;    /* the answer to the latest question about it */
+    uint8_t *shown;     /* what the parameters of the latest cuGraphKernelNodeGetParams point into */
     void **parameters;
 } node;
 

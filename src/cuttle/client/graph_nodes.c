@@ -10,13 +10,30 @@
 
 /* ------------------------------------------------------------------------------------------------ to records */
 
-static CUresult kernel_record(const CUDA_KERNEL_NODE_PARAMS *from, node_record *made) {
+static CUresult fetch(CUgraphNode handle, unsigned kind, node **found, request *call);
+
+/* A node that gets new parameters keeps its attributes. */
+static CUresult keep_attributes(CUgraphNode handle, launch_shape *shape) {
+    node *of;
+    request call;
+    TRY(fetch(handle, CU_GRAPH_NODE_TYPE_KERNEL, &of, &call));
+    const cuttle_record_launch *record = (const cuttle_record_launch *)of->record;
+    if (record == NULL) return CUDA_ERROR_INVALID_VALUE;
+    shape->flags = record->flags;
+    shape->cluster_is_attribute = record->cluster_is_attribute != 0;
+    if (shape->cluster_is_attribute) memcpy(shape->cluster, record->cluster, sizeof shape->cluster);
+    return CUDA_SUCCESS;
+}
+
+/* `changed` is the node that gets the parameters, NULL for a new one. */
+static CUresult kernel_record(const CUDA_KERNEL_NODE_PARAMS *from, CUgraphNode changed, node_record *made) {
     function *of;
     if (from == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(function_of(from->func != NULL ? from->func : (CUfunction)from->kern, &of));
     launch_shape shape = {{from->gridDimX, from->gridDimY, from->gridDimZ},
                           {from->blockDimX, from->blockDimY, from->blockDimZ},
-                          {of->cluster[0], of->cluster[1], of->cluster[2]}, from->sharedMemBytes, 0};
+                          {of->cluster[0], of->cluster[1], of->cluster[2]}, from->sharedMemBytes, 0, {0, 0, 0}, false};
+    if (changed != NULL) TRY(keep_attributes(changed, &shape));
     TRY(launch_check(of, &shape));
     if (of->parameter_count != 0 && from->kernelParams == NULL && from->extra == NULL) return CUDA_ERROR_INVALID_VALUE;
     cuttle_record_launch *record =
@@ -126,12 +143,12 @@ static CUresult free_record(CUdeviceptr address, node_record *made) {
 
 #define ADD_PARAMETERS CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
 
-CUresult cuGraphAddKernelNode_v2(ADD_PARAMETERS, const CUDA_KERNEL_NODE_PARAMS *nodeParams) { ADD(kernel_record(nodeParams, &record), 0); }
+CUresult cuGraphAddKernelNode_v2(ADD_PARAMETERS, const CUDA_KERNEL_NODE_PARAMS *nodeParams) { ADD(kernel_record(nodeParams, NULL, &record), 0); }
 
 CUresult cuGraphAddKernelNode(ADD_PARAMETERS, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
     if (nodeParams == NULL) return CUDA_ERROR_INVALID_VALUE;
     CUDA_KERNEL_NODE_PARAMS full = kernel_from_v1(nodeParams);
-    ADD(kernel_record(&full, &record), 0);
+    ADD(kernel_record(&full, NULL, &record), 0);
 }
 
 CUresult cuGraphAddMemcpyNode(ADD_PARAMETERS, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
@@ -176,13 +193,13 @@ CUresult cuGraphAddMemAllocNode(ADD_PARAMETERS, CUDA_MEM_ALLOC_NODE_PARAMS *node
 }
 
 /* Parameters of any kind as a record. */
-static CUresult any_record(const CUgraphNodeParams *from, node_record *made) {
+static CUresult any_record(const CUgraphNodeParams *from, CUgraphNode changed, node_record *made) {
     switch (from->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         CUDA_KERNEL_NODE_PARAMS full;
         _Static_assert(sizeof full == sizeof from->kernel, "the two versions have the same fields");
         memcpy(&full, &from->kernel, sizeof full);
-        return kernel_record(&full, made);
+        return kernel_record(&full, changed, made);
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY: return memcpy_record(&from->memcpy.copyParams, made);
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -211,7 +228,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
         nodeParams->alloc.dptr = alloc.dptr;
         return CUDA_SUCCESS;
     }
-    ADD(any_record(nodeParams, &record), 0);
+    ADD(any_record(nodeParams, NULL, &record), 0);
 }
 
 CUresult cuGraphAddNode(ADD_PARAMETERS, CUgraphNodeParams *nodeParams) {
@@ -232,11 +249,11 @@ CUresult cuGraphAddNode(ADD_PARAMETERS, CUgraphNodeParams *nodeParams) {
     TRY(make);                 \
     return executable_node_set(hGraphExec, hNode, &record)
 
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams) { SET(kernel_record(nodeParams, &record)); }
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams) { SET(kernel_record(nodeParams, hNode, &record)); }
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
     if (nodeParams == NULL) return CUDA_ERROR_INVALID_VALUE;
     CUDA_KERNEL_NODE_PARAMS full = kernel_from_v1(nodeParams);
-    SET(kernel_record(&full, &record));
+    SET(kernel_record(&full, hNode, &record));
 }
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams) { SET(memcpy_record(nodeParams, &record)); }
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams) { SET(memset_record(nodeParams, &record)); }
@@ -245,16 +262,16 @@ CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event_handle)
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event_handle) { SET(event_record(event_handle, true, &record)); }
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
     if (nodeParams == NULL) return CUDA_ERROR_INVALID_VALUE;
-    SET(any_record(nodeParams, &record));
+    SET(any_record(nodeParams, hNode, &record));
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
-    SET_EXECUTABLE(kernel_record(nodeParams, &record));
+    SET_EXECUTABLE(kernel_record(nodeParams, hNode, &record));
 }
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
     if (nodeParams == NULL) return CUDA_ERROR_INVALID_VALUE;
     CUDA_KERNEL_NODE_PARAMS full = kernel_from_v1(nodeParams);
-    SET_EXECUTABLE(kernel_record(&full, &record));
+    SET_EXECUTABLE(kernel_record(&full, hNode, &record));
 }
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
     (void)ctx;
@@ -276,7 +293,7 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hN
 }
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
     if (nodeParams == NULL) return CUDA_ERROR_INVALID_VALUE;
-    SET_EXECUTABLE(any_record(nodeParams, &record));
+    SET_EXECUTABLE(any_record(nodeParams, hNode, &record));
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
@@ -327,17 +344,25 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAM
     request call;
     if (nodeParams == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(fetch(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &of, &call));
-    cuttle_record_launch *record = (cuttle_record_launch *)of->record;
+    free(of->shown);
+    of->shown = of->record;
+    of->record = NULL;
+    cuttle_record_launch *record = (cuttle_record_launch *)of->shown;
     function *kernel = record != NULL ? function_of_id(record->target) : NULL;
     if (kernel == NULL) return CUDA_ERROR_INVALID_VALUE;
     free(of->parameters);
     of->parameters = calloc(kernel->parameter_count + 1, sizeof *of->parameters);
     if (of->parameters == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < kernel->parameter_count; i++) {
-        of->parameters[i] = of->record + sizeof *record + kernel->parameters[i].offset;
+        of->parameters[i] = of->shown + sizeof *record + kernel->parameters[i].offset;
+    }
+    uint32_t grid[3];
+    for (int i = 0; i < 3; i++) {
+        bool of_clusters = kernel->blocks_are_clusters && record->cluster[i] != 0;
+        grid[i] = of_clusters ? record->grid[i] / record->cluster[i] : record->grid[i];
     }
     *nodeParams = (CUDA_KERNEL_NODE_PARAMS){
-        .func = (CUfunction)kernel, .gridDimX = record->grid[0], .gridDimY = record->grid[1], .gridDimZ = record->grid[2],
+        .func = (CUfunction)kernel, .gridDimX = grid[0], .gridDimY = grid[1], .gridDimZ = grid[2],
         .blockDimX = record->block[0], .blockDimY = record->block[1], .blockDimZ = record->block[2],
         .sharedMemBytes = record->dynamic_shared_bytes, .kernelParams = of->parameters};
     return CUDA_SUCCESS;
@@ -465,12 +490,21 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
     if (record == NULL) return CUDA_ERROR_INVALID_VALUE;
     memset(value_out, 0, sizeof *value_out);
     if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) value_out->cooperative = (int)(record->flags & 1);
-    if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+    if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && record->cluster_is_attribute) {
         value_out->clusterDim.x = record->cluster[0];
         value_out->clusterDim.y = record->cluster[1];
         value_out->clusterDim.z = record->cluster[2];
     }
     return CUDA_SUCCESS;
+}
+
+/* Whether a launch can have these cluster dimensions. */
+static CUresult check_cluster(const cuttle_record_launch *record, const CUkernelNodeAttrValue *value) {
+    function *kernel = record != NULL ? function_of_id(record->target) : NULL;
+    if (kernel == NULL) return CUDA_ERROR_INVALID_VALUE;
+    launch_shape shape = {.grid = {record->grid[0], record->grid[1], record->grid[2]},
+                          .cluster = {value->clusterDim.x, value->clusterDim.y, value->clusterDim.z}};
+    return cluster_check(kernel, &shape, cluster_most_blocks(kernel));
 }
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value) {
@@ -479,7 +513,9 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
     node_record copy;
     if (value == NULL) return CUDA_ERROR_INVALID_VALUE;
     TRY(fetch(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &of, &call));
+    if (attr == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) return CUDA_ERROR_INVALID_VALUE; /* only captures make such */
     if (attr != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attr != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) return CUDA_SUCCESS; /* hints */
+    if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) TRY(check_cluster((cuttle_record_launch *)of->record, value));
     if (of->record == NULL || node_record_make(&copy, CUTTLE_RECORD_LAUNCH, call.reply_bytes, CU_GRAPH_NODE_TYPE_KERNEL) == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -488,6 +524,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
     if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
         record->flags = (record->flags & ~1u) | (value->cooperative != 0);
     } else {
+        record->cluster_is_attribute = 1;
         record->cluster[0] = value->clusterDim.x;
         record->cluster[1] = value->clusterDim.y;
         record->cluster[2] = value->clusterDim.z;
@@ -500,5 +537,5 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
     TRY(cuGraphKernelNodeGetAttribute(src, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
     TRY(cuGraphKernelNodeSetAttribute(dst, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
     TRY(cuGraphKernelNodeGetAttribute(src, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
-    return cuGraphKernelNodeSetAttribute(dst, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value);
+    return value.clusterDim.x != 0 ? cuGraphKernelNodeSetAttribute(dst, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) : CUDA_SUCCESS;
 }

@@ -8,6 +8,19 @@
 #define MAXIMUM_GRID_YZ 65535u
 #define MAXIMUM_BLOCK 1024u
 
+/* Kernels that are .blocksareclusters get a grid of clusters. */
+static CUresult grid_of_blocks(const function *of, const launch_shape *shape, uint32_t grid[3]) {
+    static const uint32_t most[3] = {MAXIMUM_GRID_X, MAXIMUM_GRID_YZ, MAXIMUM_GRID_YZ};
+    memcpy(grid, shape->grid, sizeof shape->grid);
+    for (int i = 0; UNLIKELY(of->blocks_are_clusters) && i < 3; i++) {
+        /* An H200 takes 4,095 clusters of 4 blocks in y and refuses 4,096, as if the blocks counted twice. */
+        uint64_t most_clusters = (uint64_t)most[i] / shape->cluster[i] / shape->cluster[i];
+        if (grid[i] > most_clusters) return CUDA_ERROR_INVALID_VALUE;
+        grid[i] *= shape->cluster[i];
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult launch_check(const function *of, const launch_shape *shape) {
     const uint32_t *grid = shape->grid, *block = shape->block;
     /* The device process says why on stderr. */
@@ -18,17 +31,22 @@ CUresult launch_check(const function *of, const launch_shape *shape) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     uint32_t threads = block[0] * block[1] * block[2];
-    if (UNLIKELY(threads > MAXIMUM_BLOCK || shape->shared > of->max_dynamic_shared)) return CUDA_ERROR_INVALID_VALUE;
+    if (UNLIKELY(threads > MAXIMUM_BLOCK)) return CUDA_ERROR_INVALID_VALUE;
+    if (UNLIKELY((shape->cluster[0] | shape->cluster[1] | shape->cluster[2] | shape->preferred_cluster[0]) != 0)) {
+        TRY(cluster_check(of, shape, cluster_most_blocks(of)));
+    }
+    if (UNLIKELY(shape->shared > of->max_dynamic_shared)) return CUDA_ERROR_INVALID_VALUE;
+    if (UNLIKELY(of->required_block[0] != 0 && memcmp(of->required_block, block, sizeof of->required_block) != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (UNLIKELY(threads > of->max_threads)) {
         return of->max_threads < MAXIMUM_BLOCK ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }
-    for (int i = 0; UNLIKELY(shape->cluster[0] > 1 || shape->cluster[1] > 1 || shape->cluster[2] > 1) && i < 3; i++) {
-        if (!client.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH]) return CUDA_ERROR_NOT_SUPPORTED;
-        if (shape->cluster[i] == 0 || grid[i] % shape->cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    }
+    uint32_t in_blocks[3];
+    TRY(grid_of_blocks(of, shape, in_blocks));
     if (UNLIKELY(shape->flags & 1)) {
         /* All blocks of a cooperative launch have to fit on the device at the same time. */
-        uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+        uint64_t blocks = (uint64_t)in_blocks[0] * in_blocks[1] * in_blocks[2];
         int per_processor;
         TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, (CUfunction)of, (int)threads, shape->shared));
         if (blocks > (uint64_t)per_processor * (uint64_t)client.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]) {
@@ -40,13 +58,13 @@ CUresult launch_check(const function *of, const launch_shape *shape) {
 
 void launch_fill(cuttle_record_launch *record, const function *of, const launch_shape *shape) {
     record->target = of->id;
-    memcpy(record->grid, shape->grid, sizeof record->grid);
+    grid_of_blocks(of, shape, record->grid); /* as launch_check has found it */
     memcpy(record->block, shape->block, sizeof record->block);
     memcpy(record->cluster, shape->cluster, sizeof record->cluster);
     record->dynamic_shared_bytes = shape->shared;
     record->parameter_bytes = of->parameter_bytes;
     record->flags = shape->flags;
-    record->pad = 0;
+    record->cluster_is_attribute = shape->cluster_is_attribute;
 }
 
 /* The `extra` array: one buffer with all parameters at their places. */
@@ -81,13 +99,24 @@ CUresult launch_parameters(uint8_t *to, const function *of, void **parameters, v
     return CUDA_SUCCESS;
 }
 
+/* Why a launch is not possible; the end of a capture, too. */
+static CUresult check(const function *of, const launch_shape *shape, CUstream on) {
+    stream *to;
+    CUresult result = launch_check(of, shape);
+    if (LIKELY(result == CUDA_SUCCESS && !of->cluster_must_be_set && captures_running == 0)) return CUDA_SUCCESS;
+    TRY(stream_resolve(on, &to));
+    if (result == CUDA_SUCCESS) return to->capturing ? CUDA_SUCCESS : cluster_check_given(of, shape);
+    if (to->capturing) capture_forbids(to);
+    return result;
+}
+
 static CUresult launch(CUfunction handle, const launch_shape *shape, CUstream on, void **parameters, void **extra) {
     function *of = (function *)handle;
     stream *to;
     cuttle_record_launch *record;
     ENTER_BY_HANDLE();
     if (UNLIKELY(!has_tag(of, TAG_FUNCTION))) return CUDA_ERROR_INVALID_HANDLE;
-    TRY(launch_check(of, shape));
+    TRY(check(of, shape, on));
     if (UNLIKELY(of->parameter_count != 0 && parameters == NULL && extra == NULL)) return CUDA_ERROR_INVALID_VALUE;
     if (UNLIKELY(parameters == NULL && extra != NULL)) { /* looked at before the ring is held */
         const void *buffer;
@@ -104,7 +133,7 @@ static CUresult launch(CUfunction handle, const launch_shape *shape, CUstream on
 CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,
                         unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream, void **kernelParams,
                         void **extra) {
-    launch_shape shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {0, 0, 0}, sharedMemBytes, 0};
+    launch_shape shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {0, 0, 0}, sharedMemBytes, 0, {0, 0, 0}, false};
     if (LIKELY(has_tag(f, TAG_FUNCTION))) memcpy(shape.cluster, ((function *)f)->cluster, sizeof shape.cluster);
     return launch(f, &shape, hStream, kernelParams, extra);
 }
@@ -112,7 +141,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsi
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,
                                    unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream,
                                    void **kernelParams) {
-    launch_shape shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {0, 0, 0}, sharedMemBytes, 1};
+    launch_shape shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {0, 0, 0}, sharedMemBytes, 1, {0, 0, 0}, false};
+    if (has_tag(f, TAG_FUNCTION)) memcpy(shape.cluster, ((function *)f)->cluster, sizeof shape.cluster);
     return launch(f, &shape, hStream, kernelParams, NULL);
 }
 
@@ -120,26 +150,23 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
     if (config == NULL) return CUDA_ERROR_INVALID_VALUE;
     launch_shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                           {config->blockDimX, config->blockDimY, config->blockDimZ},
-                          {0, 0, 0}, config->sharedMemBytes, 0};
+                          {0, 0, 0}, config->sharedMemBytes, 0, {0, 0, 0}, false};
     CUevent completion = NULL;
     unsigned completion_flags = 0;
     if (has_tag(f, TAG_FUNCTION)) memcpy(shape.cluster, ((function *)f)->cluster, sizeof shape.cluster);
     if (config->numAttrs != 0 && config->attrs == NULL) return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < config->numAttrs; i++) {
+    /* An empty block is found before any attribute is looked at, an empty grid after. */
+    bool empty_block = shape.block[0] == 0 || shape.block[1] == 0 || shape.block[2] == 0;
+    for (unsigned i = 0; i < config->numAttrs && !empty_block; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
         switch (attribute->id) {
         case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: shape.flags |= attribute->value.cooperative ? 1 : 0; break;
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            shape.cluster[0] = attribute->value.clusterDim.x;
-            shape.cluster[1] = attribute->value.clusterDim.y;
-            shape.cluster[2] = attribute->value.clusterDim.z;
-            break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
             completion = attribute->value.programmaticEvent.event;
             completion_flags = (unsigned)attribute->value.programmaticEvent.flags;
             break;
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: completion = attribute->value.launchCompletionEvent.event; break;
-        default: break; /* hints about scheduling, caches and overlap: jobs run in order here */
+        default: TRY(cluster_read_attribute(&shape, attribute->id, &attribute->value)); /* the rest are hints about scheduling, caches and overlap: jobs run in order here */
         }
     }
     TRY(launch(f, &shape, config->hStream, kernelParams, extra));

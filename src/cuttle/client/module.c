@@ -262,6 +262,13 @@ static function *make_function(module *of, const char *name, const request *repl
     made->cluster[0] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_WIDTH];
     made->cluster[1] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_HEIGHT];
     made->cluster[2] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_DEPTH];
+    made->cluster_is_fixed = made->cluster[0] != 0;
+    made->most_cluster_blocks = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_MOST_CLUSTER_BLOCKS];
+    made->cluster_must_be_set = value[CUTTLE_REPLY_KERNEL_GET_CLUSTER_MUST_BE_SET] != 0;
+    made->blocks_are_clusters = made->cluster_is_fixed && value[CUTTLE_REPLY_KERNEL_GET_BLOCKS_ARE_CLUSTERS] != 0;
+    made->required_block[0] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_REQUIRED_BLOCK_X];
+    made->required_block[1] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_REQUIRED_BLOCK_Y];
+    made->required_block[2] = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_REQUIRED_BLOCK_Z];
     made->refused = (uint32_t)value[CUTTLE_REPLY_KERNEL_GET_REFUSED];
     made->preferred_carveout = -1;
     made->owner = of;

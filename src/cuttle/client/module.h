@@ -14,10 +14,13 @@ typedef struct function {
     uint32_t parameter_count, parameter_bytes;
     parameter_place *parameters;
     uint32_t max_threads, max_dynamic_shared;
+    uint32_t required_block[3]; /* .reqntid; zeros: any */
     uint32_t static_shared, local, constant, registers, ptx_version, binary_version;
-    uint32_t cluster[3];
-    int preferred_carveout;
-    bool non_portable_cluster;
+    uint32_t cluster[3]; /* required dimensions; zeros: none */
+    uint32_t most_cluster_blocks; /* .maxclusterrank; 0: none */
+    bool cluster_is_fixed; /* the kernel was compiled with its dimensions */
+    bool cluster_must_be_set, blocks_are_clusters, non_portable_cluster;
+    int cluster_policy, preferred_carveout;
     uint32_t refused; /* CUresult of launches if the kernel cannot be translated */
     struct module *owner;
     struct function *next;

@@ -1,5 +1,5 @@
 /* The calls on modules, libraries, kernels and functions. */
-#include "module.h"
+#include "launch.h"
 #include "request.h"
 #include "stream.h"
 
@@ -249,13 +249,13 @@ CUresult function_attribute(const function *of, CUfunction_attribute attribute, 
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = (int)of->binary_version; break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = (int)of->max_dynamic_shared; break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = of->preferred_carveout; break;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *value = 0; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *value = of->cluster_must_be_set; break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: *value = (int)of->cluster[0]; break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: *value = (int)of->cluster[1]; break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: *value = (int)of->cluster[2]; break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: *value = of->non_portable_cluster; break;
-    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = 0; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = of->cluster_policy; break;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: *value = 0; break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -274,12 +274,7 @@ CUresult function_attribute_set(function *of, CUfunction_attribute attribute, in
         if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
         of->preferred_carveout = value;
         return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: of->cluster[0] = (uint32_t)value; return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: of->cluster[1] = (uint32_t)value; return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: of->cluster[2] = (uint32_t)value; return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: of->non_portable_cluster = value != 0; return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    default: return cluster_function_attribute_set(of, attribute, value);
     }
 }
 

@@ -6,7 +6,8 @@ static int smaller(int a, int b) { return a < b ? a : b; }
 static int active_blocks(const function *of, int threads, size_t dynamic_shared) {
     const int32_t *limit = client.attributes;
     int warps = (threads + 31) / 32;
-    if (threads <= 0 || threads > (int)of->max_threads) return 0;
+    /* The kernel's own limit of threads (.maxntid, .reqntid) does not count, its limit of shared memory does: an H200's answers. */
+    if (threads <= 0 || threads > limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] || dynamic_shared > of->max_dynamic_shared) return 0;
     int blocks = smaller(limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] / (warps * 32),
                          limit[CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR]);
     int registers = (int)(of->registers ? of->registers : 16);
@@ -75,31 +76,5 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     int most = all - limit[CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK];
     most = smaller(most, limit[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN]) - (int)of->static_shared;
     *dynamicSmemSize = most > 0 ? (size_t)most : 0;
-    return CUDA_SUCCESS;
-}
-
-/* Clusters run one block after the other, like everything here: as many fit as blocks fit. */
-CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config) {
-    function *of;
-    ENTER();
-    if (numClusters == NULL || config == NULL) return CUDA_ERROR_INVALID_VALUE;
-    TRY(function_of(func, &of));
-    uint32_t blocks = 1;
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
-        blocks = config->attrs[i].value.clusterDim.x * config->attrs[i].value.clusterDim.y * config->attrs[i].value.clusterDim.z;
-    }
-    int threads = (int)(config->blockDimX * config->blockDimY * config->blockDimZ);
-    int all = active_blocks(of, threads, config->sharedMemBytes) * client.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
-    *numClusters = blocks == 0 ? 0 : all / (int)blocks;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config) {
-    function *of;
-    ENTER();
-    if (clusterSize == NULL || config == NULL) return CUDA_ERROR_INVALID_VALUE;
-    TRY(function_of(func, &of));
-    *clusterSize = 8;
     return CUDA_SUCCESS;
 }

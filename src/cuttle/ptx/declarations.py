@@ -220,6 +220,7 @@ def read_function_header(tokens: Tokens, is_entry: bool, linkage: str, line: int
     _read_directives(tokens, directives)
     if tokens.token.text not in ("{", ";"):
         raise tokens.unexpected("`{` or `;`")
+    _check_directives(tokens, directives)
     return Function(name, is_entry, parameters, results, linkage, directives=directives, line=line)
 
 
@@ -244,6 +245,22 @@ def _read_directives(tokens: Tokens, directives: dict[str, tuple[int, ...]]) -> 
             skip_pragma(tokens)
         else:
             raise tokens.error("PTX-0103", f"unknown directive `{text}` in a function header")
+
+
+def _check_directives(tokens: Tokens, directives: dict[str, tuple[int, ...]]) -> None:
+    """What ptxas 13.0 refuses about the performance and cluster directives of a function."""
+    for name, values in directives.items():
+        if not all(0 <= value < 1 << 32 for value in values):
+            raise tokens.error("PTX-0105", f".{name}: a number beyond 32 bits")
+        if name in ("maxntid", "reqntid") and 0 in values:
+            raise tokens.error("PTX-0101", f".{name}: zero threads")
+        if name == "maxclusterrank" and len(values) != 1:
+            raise tokens.error("PTX-0101", f".{name} takes one number")
+    for one, other in (("maxntid", "reqntid"), ("maxclusterrank", "reqnctapercluster")):
+        if one in directives and other in directives:
+            raise tokens.error("PTX-0101", f".{one} and .{other} exclude each other")
+    if "blocksareclusters" in directives and not ("reqntid" in directives and "reqnctapercluster" in directives):
+        raise tokens.error("PTX-0101", ".blocksareclusters needs .reqntid and .reqnctapercluster")
 
 
 def skip_pragma(tokens: Tokens) -> None:

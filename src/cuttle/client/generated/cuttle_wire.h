@@ -25,7 +25,7 @@ typedef uint64_t cuttle_u64 __attribute__((aligned(8)));
 #define CUTTLE_HOST_CALL_SLOTS 1024u
 #define CUTTLE_PAYLOAD_BYTES 0x100000u
 #define CUTTLE_TEXT_FIFO_BYTES 0x800000u
-#define CUTTLE_REQUEST_ARGUMENTS 16u
+#define CUTTLE_REQUEST_ARGUMENTS 24u
 #define CUTTLE_ATTRIBUTE_COUNT 256u
 #define CUTTLE_CONTROL_PAGE_AT 0u
 #define CUTTLE_ATTRIBUTES_AT 4096u
@@ -239,7 +239,13 @@ enum cuttle_reply_value {
     CUTTLE_REPLY_KERNEL_GET_CLUSTER_WIDTH = 11,
     CUTTLE_REPLY_KERNEL_GET_CLUSTER_HEIGHT = 12,
     CUTTLE_REPLY_KERNEL_GET_CLUSTER_DEPTH = 13,
-    CUTTLE_REPLY_KERNEL_GET_REFUSED = 14,
+    CUTTLE_REPLY_KERNEL_GET_MOST_CLUSTER_BLOCKS = 14,
+    CUTTLE_REPLY_KERNEL_GET_CLUSTER_MUST_BE_SET = 15,
+    CUTTLE_REPLY_KERNEL_GET_BLOCKS_ARE_CLUSTERS = 16,
+    CUTTLE_REPLY_KERNEL_GET_REQUIRED_BLOCK_X = 17,
+    CUTTLE_REPLY_KERNEL_GET_REQUIRED_BLOCK_Y = 18,
+    CUTTLE_REPLY_KERNEL_GET_REQUIRED_BLOCK_Z = 19,
+    CUTTLE_REPLY_KERNEL_GET_REFUSED = 20,
     CUTTLE_REPLY_KERNEL_NAMES_COUNT = 0,
     CUTTLE_REPLY_GLOBAL_GET_ADDRESS = 0,
     CUTTLE_REPLY_GLOBAL_GET_BYTES = 1,
@@ -368,10 +374,10 @@ typedef struct cuttle_control_page {
     int32_t reply_result; /* CUresult */
     uint32_t reply_payload_bytes;
     uint32_t request_flags; /* 1: payload is a chunk to append to the upload buffer */
-    cuttle_u64 request_arguments[16]; /* arguments; the reply's values take their place */
+    cuttle_u64 request_arguments[24]; /* arguments; the reply's values take their place */
     cuttle_u64 request_thread; /* number of the calling client thread */
     cuttle_u64 request_context; /* current context handle of the calling thread */
-    uint8_t unused_rest[3448];
+    uint8_t unused_rest[3384];
 } cuttle_control_page;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_control_page) == 4096, "cuttle_control_page: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, magic) == 0, "cuttle_control_page.magic");
@@ -402,8 +408,8 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, reply_result) == 492, "cuttle
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, reply_payload_bytes) == 496, "cuttle_control_page.reply_payload_bytes");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, request_flags) == 500, "cuttle_control_page.request_flags");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, request_arguments) == 504, "cuttle_control_page.request_arguments");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, request_thread) == 632, "cuttle_control_page.request_thread");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, request_context) == 640, "cuttle_control_page.request_context");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, request_thread) == 696, "cuttle_control_page.request_thread");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_control_page, request_context) == 704, "cuttle_control_page.request_context");
 
 typedef struct cuttle_status_page {
     int32_t sticky_error; /* CUresult that poisons the context; 0 is healthy */
@@ -779,7 +785,7 @@ typedef struct cuttle_record_launch {
     uint32_t parameter_bytes;
     uint32_t flags; /* 1 cooperative */
     uint32_t cluster[3];
-    uint32_t pad;
+    uint32_t cluster_is_attribute; /* 1: given with the launch or node, 0: the kernel's own or none */
 } cuttle_record_launch;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_record_launch) == 72, "cuttle_record_launch: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, kind) == 0, "cuttle_record_launch.kind");
@@ -793,7 +799,7 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, dynamic_shared_bytes) == 44,
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, parameter_bytes) == 48, "cuttle_record_launch.parameter_bytes");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, flags) == 52, "cuttle_record_launch.flags");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, cluster) == 56, "cuttle_record_launch.cluster");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, pad) == 68, "cuttle_record_launch.pad");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_record_launch, cluster_is_attribute) == 68, "cuttle_record_launch.cluster_is_attribute");
 
 typedef struct cuttle_record_copy {
     uint16_t kind;

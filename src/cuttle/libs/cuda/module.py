@@ -64,9 +64,6 @@ def kernel_get(session: Session, module: int, payload: bytes) -> Reply:
     kernel = session.kernels.get(session.modules.find(module), payload.decode("utf-8", "replace"))
     shared, local = declared_bytes(kernel.module, kernel.name)
     target = _target_number(kernel)
-    cluster = (*kernel.directives.get("reqnctapercluster", ()), 1, 1, 1)[:3]
-    if "reqnctapercluster" not in kernel.directives:
-        cluster = (0, 0, 0)
     layout = b"".join(pack("<II", offset, size) for offset, size in kernel.parameters)
     values = (
         kernel.number,
@@ -80,10 +77,26 @@ def kernel_get(session: Session, module: int, payload: bytes) -> Reply:
         target,
         session.capability[0] * 10 + session.capability[1],
         max(STATIC_SHARED_LIMIT - shared, 0),
-        *cluster,
+        *_cluster(kernel),
+        *_required_block(kernel),
         results.INVALID_PTX if kernel.refusal else 0,
     )
     return Reply(values, layout)
+
+
+def _cluster(kernel: Kernel) -> tuple[int, ...]:
+    """Cluster dimensions that the kernel requires (zeros: none), most blocks of a cluster, whether dimensions must be set,
+    whether blocks of a launch's grid are clusters (PTX ISA 9.0, 11.7, 11.8)."""
+    directives = kernel.directives
+    required = directives.get("reqnctapercluster", (0,))
+    width, height, depth = (*required, 1, 1)[:3] if required[0] else (0, 0, 0)
+    most = directives.get("maxclusterrank", (0,))[0]
+    return width, height, depth, most, "explicitcluster" in directives, "blocksareclusters" in directives
+
+
+def _required_block(kernel: Kernel) -> tuple[int, ...]:
+    required = kernel.directives.get("reqntid")
+    return (*required, 1, 1)[:3] if required else (0, 0, 0)
 
 
 def _target_number(kernel: Kernel) -> int:
