@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from cuttle.abi import cuda_errors as errors
+from tests.client.cluster_launches import COOPERATIVE, NodeParameters
 from tests.client.driver import Driver
 
 pytestmark = pytest.mark.device
@@ -86,7 +87,7 @@ def word(driver: Driver) -> int:
     return address
 
 
-def parameters(address: int, amount: int, more: int) -> tuple[object, list[object]]:
+def parameters(address: int, amount: int, more: int) -> tuple[ctypes.Array[void_p], list[object]]:
     values: list[object] = [u64(address), ctypes.c_uint32(amount), (ctypes.c_uint32 * 2)(99, more)]
     return (void_p * 3)(*(ctypes.addressof(value) for value in values)), values  # type: ignore[arg-type]
 
@@ -166,6 +167,29 @@ def test_memory_of_a_graph_freed_outside_of_it(driver: Driver) -> None:
     driver.cuGraphExecDestroy(executable)
     driver.cuGraphDestroy(graph)
     driver.cuStreamDestroy_v2(stream)
+
+
+def test_parameters_of_a_node_outlive_other_questions_about_it(driver: Driver, word: int) -> None:
+    """What cuGraphKernelNodeGetParams points to stays until the next such call, so it can be given back changed."""
+    graph, node, given = void_p(driver.get("cuGraphCreate", void_p, 0)), void_p(), NodeParameters()
+    array, _keep = parameters(word, 1, 2)
+    made = NodeParameters(kernel(driver), (1, 1, 1), (1, 1, 1), 0, ctypes.addressof(array))
+    driver.cuGraphAddKernelNode_v2(ctypes.byref(node), graph, None, size_t(0), ctypes.byref(made))
+    driver.cuGraphKernelNodeGetParams_v2(node, ctypes.byref(given))
+    for _ in range(100):
+        driver.cuGraphNodeGetType(node, ctypes.byref(ctypes.c_int()))
+        driver.cuGraphKernelNodeGetAttribute(node, COOPERATIVE, ctypes.byref((ctypes.c_uint * 16)()))
+    given.block = (2, 1, 1)
+    driver.cuGraphKernelNodeSetParams_v2(node, ctypes.byref(given))
+    driver.cuGraphKernelNodeGetParams_v2(node, ctypes.byref(given))
+    assert list(given.block) == [2, 1, 1]
+    assert ctypes.cast(given.parameters, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint32)))[1][0] == 1
+    executable = void_p(driver.get("cuGraphInstantiateWithFlags", void_p, graph, u64(0)))
+    driver.cuGraphLaunch(executable, None)
+    driver.cuCtxSynchronize()
+    assert read_words(driver, word, 1) == [3]
+    driver.cuGraphExecDestroy(executable)
+    driver.cuGraphDestroy(graph)
 
 
 def test_captured_graph(driver: Driver, word: int) -> None:

@@ -358,6 +358,14 @@ def test_errors_name_code_and_place(code: str, text: str, line: int) -> None:
         ("PTX-0105", HEAD + ".global .b8 x = " + "(" * 5000 + "1" + ")" * 5000 + ";"),
         ("PTX-0105", HEAD + ".global .b8 x = " + "-" * 5000 + "1;"),
         ("PTX-0203", HEAD + ".alias a, b;"),
+        ("PTX-0101", HEAD + ".entry f() .maxntid 32 .reqntid 32 { ret; }"),
+        ("PTX-0101", HEAD + ".entry f() .maxclusterrank 4 .reqnctapercluster 4 { ret; }"),
+        ("PTX-0101", HEAD + ".entry f() .maxclusterrank 4, 2 { ret; }"),
+        ("PTX-0101", HEAD + ".entry f() .reqntid 32, 0 { ret; }"),
+        ("PTX-0101", HEAD + ".entry f() .blocksareclusters { ret; }"),
+        ("PTX-0101", HEAD + ".entry f() .blocksareclusters .reqnctapercluster 4 { ret; }"),
+        ("PTX-0105", HEAD + ".entry f() .reqnctapercluster 4294967300 { ret; }"),
+        ("PTX-0105", HEAD + ".entry f() .reqntid -1 { ret; }"),
     ],
 )
 def test_module_errors(code: str, text: str) -> None:
