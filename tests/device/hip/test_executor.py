@@ -25,9 +25,10 @@ from cuttle.selftest.run_files import read_file
 from tests.device.hip.builds import run_python
 from tests.device.rdna.test_device import ADD, HEAD, SPIN, TRAP
 from tests.device.ring import Machine
-from tests.programs.programs import PROGRAMS
+from tests.programs.programs import PROGRAMS, Program
 from tests.programs.test_programs import RUN_TIMEOUT_S, build, recorded
 from tests.ptx.test_files import FOLDER, run
+from tests.ptx.test_files_on_amdgpu import chosen, problems
 
 pytestmark = pytest.mark.device
 ROOT = Path(__file__).resolve().parents[3]
@@ -283,11 +284,30 @@ PROGRAM_MAJORS = [("vector_add", 5), ("matmul_tiled", 6), ("device_assert", 7), 
                   ("saxpy_streams", 7), ("host_memory", 7), ("illegal_address", 7)]  # fmt: skip
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_all_ptx_files(fakes: dict[int, Path], part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pytest -m slow tests/device/hip` runs all files and all programs on the stand-in for HIP 7: about 25 minutes on two cores."""
+    use(monkeypatch, fakes[7])
+    assert not problems(chosen(part, 4), "hip", monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_all_programs(fakes: dict[int, Path], monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
+    check(fakes[7], monkeypatch, program)
+
+
 @pytest.mark.nvcc
 @pytest.mark.parametrize("name,version", PROGRAM_MAJORS)
 def test_programs(fakes: dict[int, Path], monkeypatch: pytest.MonkeyPatch, name: str, version: int) -> None:
-    use(monkeypatch, fakes[version])
-    program = next(program for program in PROGRAMS if program.name == name)
+    check(fakes[version], monkeypatch, next(program for program in PROGRAMS if program.name == name))
+
+
+def check(library: Path, monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
+    """What an H200 printed."""
+    use(monkeypatch, library)
     done = subprocess.run(
         [sys.executable, "-m", "cuttle", "run", "--device", "hip", "--", str(build(program, broken=False))],
         stdin=subprocess.DEVNULL, capture_output=True, timeout=RUN_TIMEOUT_S, check=False,
