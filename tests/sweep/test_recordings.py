@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from cuttle.sweep import golden
 from cuttle.sweep.domains import DOMAINS, Item, chosen_items, items_of, shard_of
 from cuttle.sweep.exhaustive import BLOCKS, block_bits, exhaustive_forms, operand_bits, recorded_digests
 from cuttle.sweep.forms import Operands, form_of
+from cuttle.sweep.matrix import recorded_of
 from cuttle.sweep.store import APPLICATION_ID, Store
 from cuttle.sweep.verdict import Verdict, outcome_of
 
@@ -103,6 +105,34 @@ def test_wrong_recordings_are_refused(data: bytes, tmp_path: Path) -> None:
     assert code_of(error) == "SWP-0101"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "add", "add.s32.s32.s32", "nonsense.f32", "mov.b32 {x}", "mov.b64 {-1000000}", "add.s32 #x:1", "add.s32 #9:0x1",
+        "shl.b32 #1:0x5 ", "shl.b32 #1:5", "vadd.s32.s32.s32 ~a,b,c,d,e,f", "bar.sync", "ret", "call", "atom.add.u32",
+        "wmma.mma", "tex.1d.v4.f32.s32", "ld.u32",
+    ],
+)  # fmt: skip
+def test_forms_that_do_not_exist_are_refused(name: str, tmp_path: Path) -> None:
+    """Recordings come from anywhere: names in them ended in assertions and IndexErrors."""
+    path = tmp_path / "any.xz"
+    item = {"form": name, "count": 512, "bytes": 0, "first": 0, "step": 1, "calls": 1}
+    path.write_bytes(packed({"forms": [item], "sweeps": [item]}, b""))
+    readers: list[Callable[[], object]] = [
+        lambda: list(golden.records(path)),
+        lambda: list(golden.dense(path)),
+        lambda: list(recorded_digests(path)),
+    ]
+    if not name.startswith(("atom", "ld")):
+        readers.append(lambda: list(golden.cell_records(path)))
+    for read in readers:
+        with pytest.raises(SweepError) as error:
+            read()
+        assert code_of(error) == "SWP-0101"
+    with pytest.raises(ValueError, match="no matrix form"):
+        recorded_of(name if name != "wmma.mma" else "mma.sync 7")
+
+
 @pytest.mark.parametrize("key", ["first", "step", "count"])
 def test_dense_runs_without_a_key_are_refused(key: str, tmp_path: Path) -> None:
     run = {"form": "ex2.approx.f32", "first": 0, "step": 1, "count": 1, "bytes": 4}
@@ -177,13 +207,19 @@ def damaged(path: Path, how: str) -> None:
         base.execute("INSERT INTO verdicts VALUES ('golden', 'x', 'fine', 1, 0, 0, '', '', 0)")
     elif how == "types":
         base.execute("INSERT INTO verdicts VALUES ('golden', 'x', 'exact', 'many', 0, 0, x'00', '', 0)")
+    elif how == "infinite":
+        base.execute("INSERT INTO verdicts VALUES ('golden', 'x', 'differs', 1, 1, 9e999, '', '', 0)")
+    elif how == "negative":
+        base.execute("INSERT INTO verdicts VALUES ('golden', 'x', 'exact', -1, 0, 0, '', '', 0)")
     base.commit()
     base.close()
     if how == "cut":
         path.write_bytes(path.read_bytes()[:5000])
 
 
-@pytest.mark.parametrize("how", ["text", "foreign", "version", "no table", "outcome", "types", "cut"])
+@pytest.mark.parametrize(
+    "how", ["text", "foreign", "version", "no table", "outcome", "types", "infinite", "negative", "cut"]
+)
 def test_wrong_results_are_refused(how: str, tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     damaged(path, how)

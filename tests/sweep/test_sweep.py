@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,21 @@ def tampered(folder: Path, name: str, form: str, byte: int) -> Path:
     wrong = bytearray(body)
     wrong[at + byte] ^= 1
     (folder / name).write_bytes(lzma.compress(head + b"\n" + bytes(wrong), preset=0))
+    return folder
+
+
+def excerpt(folder: Path, name: str, pattern: str) -> Path:
+    """A folder with the part of a recording whose forms match: workers read it at once."""
+    head, _, body = lzma.decompress((golden.FOLDER / name).read_bytes()).partition(b"\n")
+    header = json.loads(head)
+    forms, results, at = [], b"", 0
+    for item in header["forms"]:
+        if re.search(pattern, item["form"]):
+            forms.append(item)
+            results += body[at : at + item["bytes"]]
+        at += item["bytes"]
+    text = json.dumps({**header, "forms": forms}).encode()
+    (folder / name).write_bytes(lzma.compress(text + b"\n" + results, preset=0))
     return folder
 
 
@@ -147,6 +163,74 @@ def test_a_form_that_ends_the_worker_has_failed(tmp_path: Path) -> None:
         assert [verdict.outcome for verdict in verdicts] == ["exact", "exact"]  # tried again alone, on a fresh worker
     finally:
         session.close()
+
+
+# Python imports `sitecustomize` from PYTHONPATH before anything else. This one puts another instruction into the kernels of
+# some forms, or ends the device process when the kernel of one is made, in the worker alone.
+PLANTED = """
+import sys
+if sys.orig_argv[1:3] == ["-m", "cuttle.sweep.worker"]:
+    import os, signal
+    from pathlib import Path
+    from cuttle.sweep import device_runs
+
+    def planted(form, name, right=device_runs.kernel):
+        text = right(form, name)
+        if form.name == "and.b32":
+            return text.replace(form.text, "or.b32 %d0, %s0, %s1;")
+        if form.name == "or.b32":
+            return text.replace(form.text, "trap;")
+        if form.name == "xor.b32":
+            return text.replace(form.text, "$again: ld.volatile.global.b32 %d0, [%a]; bra $again;")
+        if form.name == "not.b32":
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            assert children
+            for child in children:
+                os.kill(int(child), signal.SIGKILL)
+        if form.name == "cnot.b32":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return text
+
+    device_runs.kernel = planted
+"""
+
+
+def test_what_hangs_fails_or_crashes_costs_its_own_form_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch with a wrong instruction, a trap, an endless loop, the death of the device process and of the worker."""
+    (tmp_path / "sitecustomize.py").write_text(PLANTED)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    results = tmp_path / "r.sqlite"
+    folder = excerpt(tmp_path, golden.PTX.name, r"^(and|or|xor|not|cnot)\.b(16|32)$")
+    choice = Choice(folder=folder, timeout=20)
+    report = sweep(choice, results)
+    found = {verdict.form: verdict for verdict in report.verdicts}
+    assert {form: verdict.outcome for form, verdict in found.items()} == {
+        "and.b16": "exact", "or.b16": "exact", "xor.b16": "exact", "not.b16": "exact", "cnot.b16": "exact",
+        "and.b32": "differs", "or.b32": "failed", "xor.b32": "hung", "not.b32": "crashed", "cnot.b32": "crashed",
+    }  # fmt: skip
+    assert not report.good
+    wrong = found["and.b32"]
+    given, answers = wrong.first.split("): ")
+    left, right = (int(text, 16) for text in given[1:].split())
+    ours, theirs = (int(text, 16) for text in answers.split(", expected "))
+    assert ours == left | right and theirs == left & right and wrong.differing > 100
+    assert "cuCtxSynchronize answered" in found["or.b32"].text and "20 s" in found["xor.b32"].text
+    assert found["xor.b32"].seconds >= 20 and found["cnot.b32"].text
+    # The device is well again: hung and crashed forms have another try, the others are known.
+    monkeypatch.undo()
+    again = sweep(choice, results)
+    assert again.known == 7
+    assert {verdict.form for verdict in again.verdicts if verdict.outcome != "exact"} == {"and.b32", "or.b32"}
+
+
+def test_a_device_that_does_not_start_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\nif sys.orig_argv[1:3] == ['-m', 'cuttle.sweep.worker']: time.sleep(1000)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    with pytest.raises(SweepError) as error:
+        Session("cpu", timeout=3).start()
+    assert error.value.code == "SWP-0105" and "within 3 s" in error.value.message
 
 
 def run_verb(*arguments: str, **more: Any) -> subprocess.Popen[str]:

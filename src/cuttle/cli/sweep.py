@@ -19,8 +19,8 @@ from cuttle.errors import CuttleError
 from cuttle.sweep.domains import DOMAINS, shard_of
 from cuttle.sweep.golden import FOLDER
 from cuttle.sweep.run import Choice, Report, Watch, sweep
-from cuttle.sweep.session import SYSTEM
-from cuttle.sweep.verdict import Verdict
+from cuttle.sweep.session import SYSTEM, TIMEOUT
+from cuttle.sweep.verdict import GOOD, Verdict
 
 SHOWN = 40  # forms that differ or did not run, in the table for people
 
@@ -95,10 +95,17 @@ def trouble_table(verdicts: Sequence[Verdict]) -> Table:
 )
 @click.option("--fresh", is_flag=True, help="Forget the verdicts in that file.")
 @click.option("--farm", default="", metavar="ADDRESS", help="Spread over a Dask cluster: tcp://..., or local.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT,
+    metavar="SECONDS",
+    help=f"Seconds without an answer, after which a form hangs and the next one is run (default: {TIMEOUT:g}).",
+)
 @click.option("--list", "only_list", is_flag=True, help="Show what would be swept.")
 def command(
     style: Style, device: str, domains: tuple[str, ...], exhaustive: bool, pattern: str, shard: str, golden: Path,
-    results: Path | None, fresh: bool, farm: str, only_list: bool
+    results: Path | None, fresh: bool, farm: str, timeout: float, only_list: bool
 ) -> Result:  # fmt: skip
     """Run instruction forms on a device and hold the results against what an NVIDIA H200 answered.
 
@@ -109,7 +116,7 @@ def command(
     asked = tuple(dict.fromkeys([*domains, *(["exhaustive"] if exhaustive else [])])) or ("golden",)
     if "all" in asked:
         asked = DOMAINS
-    choice = Choice(device, asked, pattern, shard_of(shard), golden)
+    choice = Choice(device, asked, pattern, shard_of(shard), golden, timeout)
     if only_list:
         items = choice.items()
         lines = "".join(f"{item.domain}  {item.name}\n" for item in items)
@@ -129,7 +136,7 @@ def result_of(report: Report, domains: tuple[str, ...], path: Path) -> Result:
         "device": report.device, "domains": domains, "results": str(path), "known": report.known, "counts": counts,
         "verdicts": [dataclasses.asdict(verdict) for verdict in report.verdicts],
     }  # fmt: skip
-    order = {"failed": 0, "differs": 1, "refused": 2, "ulp": 3}
+    order = {"crashed": 0, "hung": 1, "failed": 2, "differs": 3, "refused": 4, "ulp": 5}
     trouble = sorted(
         (v for v in report.verdicts if v.outcome in order), key=lambda v: (order[v.outcome], v.domain, v.form)
     )
@@ -145,5 +152,7 @@ def result_of(report: Report, domains: tuple[str, ...], path: Path) -> Result:
         blocks.append(Remark(f"cuttle: {report.known:,} verdicts were known from {path}"))
     if report.good:
         return Result("sweep", data, blocks, exit_code=OK)
-    bad = counts["differs"] + counts["failed"]
-    return Result("sweep", data, blocks, [Problem("SWP-0301", f"{bad} forms differ or failed")], FINDINGS)
+    bad = sum(number for outcome, number in counts.items() if outcome not in GOOD)
+    return Result(
+        "sweep", data, blocks, [Problem("SWP-0301", f"{bad} forms differ, failed, crashed or hung")], FINDINGS
+    )

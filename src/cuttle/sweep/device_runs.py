@@ -40,7 +40,14 @@ class Runs:
 
     def recorded(self, domain: str, name: str) -> AnyRecord:
         """What was recorded for an item; a domain is read when first asked for."""
-        if domain not in self._recorded:
+        self.prepare(domain)
+        if name not in self._recorded[domain]:
+            raise SweepError("SWP-0102", f"{self.folder / FILES[domain]} has no {name}")
+        return self._recorded[domain][name]
+
+    def prepare(self, domain: str) -> None:
+        """Read a domain's recording, which may take seconds, if it has one and is not read yet."""
+        if domain in FILES and domain not in self._recorded:
             path = self.folder / FILES[domain]
             if domain == "dense":
                 names = [dense_name(item) for item in golden.load_dense(path)[0]["sweeps"]]
@@ -53,9 +60,6 @@ class Runs:
                 self._recorded[domain] = {item.name: item for item in golden.matrix_records(path)}
             else:
                 self._recorded[domain] = {item.form.name: item for item in golden.records(path)}
-        if name not in self._recorded[domain]:
-            raise SweepError("SWP-0102", f"{self.folder / FILES[domain]} has no {name}")
-        return self._recorded[domain][name]
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +188,10 @@ class Runs:
     def _run_matrix(self, domain: str, name: str) -> Verdict:
         driver, record = self.driver, self.recorded(domain, name)
         assert isinstance(record, MatrixRecord)
-        item = matrix.recorded_of(record.name)
+        try:
+            item = matrix.recorded_of(record.name)
+        except ValueError as error:
+            raise SweepError("SWP-0101", f"{self.folder / FILES[domain]}: {error}") from None
         if len(record.results) != record.calls * item.result_bytes:  # the kernel would write behind its buffer
             raise SweepError(
                 "SWP-0101", f"{self.folder / FILES[domain]}: {name}: recorded with another number of calls"

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from cuttle.errors import SweepError
 from cuttle.lower.ops.forms import Form
-from cuttle.sweep.forms import all_forms, form_of, source_operands
-from cuttle.sweep.golden import FOLDER, load
+from cuttle.sweep.forms import all_forms, source_operands
+from cuttle.sweep.golden import FOLDER, load, recorded_form
 
 DIGESTS = FOLDER / "digests_ptx.xz"
 THREADS = 4096  # per block of operands
@@ -128,7 +128,7 @@ def recorded_digests(path: Path = DIGESTS) -> Iterator[Digests]:
     header, body = load(path)
     at = 0
     for item in header["forms"]:
-        form = form_of(item["form"])
+        form = recorded_form(path, item["form"])
         bits = operand_bits(form)
         if not bits or item["bytes"] != 8 * BLOCKS[bits]:
             raise SweepError("SWP-0101", f"{path}: {item['form']}: recorded with another number of blocks")

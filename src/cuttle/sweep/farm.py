@@ -13,21 +13,24 @@ from cuttle.sweep.golden import FOLDER
 from cuttle.sweep.session import Session, batches
 from cuttle.sweep.verdict import Verdict
 
-_sessions: dict[tuple[str, str], Session] = {}
+_sessions: dict[tuple[str, str, float], Session] = {}
 _lock = Lock()
 
 
-def run_batch(device: str, folder: str, batch: Sequence[tuple[str, str]]) -> list[Verdict]:
+def run_batch(device: str, folder: str, timeout: float, batch: Sequence[tuple[str, str]]) -> list[Verdict]:
     """What a Dask worker does: run a batch on this host's device, which stays for the next one."""
     with _lock:
-        session = _sessions.get((device, folder))
+        session = _sessions.get((device, folder, timeout))
         if session is None:
-            session = _sessions[device, folder] = Session(device, Path(folder) if folder else FOLDER)
+            session = Session(device, Path(folder) if folder else FOLDER, timeout)
+            _sessions[device, folder, timeout] = session
             atexit.register(session.close)
         return session.run([Item(domain, name) for domain, name in batch])
 
 
-def run_on_farm(address: str, device: str, items: Sequence[Item], folder: Path) -> Iterator[list[Verdict]]:
+def run_on_farm(
+    address: str, device: str, items: Sequence[Item], folder: Path, timeout: float
+) -> Iterator[list[Verdict]]:
     """Verdicts as they come in. `address` is a scheduler's (`tcp://host:8786`), or `local` for a cluster on this machine.
 
     The cluster's workers need the same version of Cuttle; recordings other than Cuttle's own must lie at the same path.
@@ -46,7 +49,9 @@ def run_on_farm(address: str, device: str, items: Sequence[Item], folder: Path) 
             raise SweepError("SWP-0106", f"{address}: {error}") from None
         with client:
             futures = [
-                client.submit(run_batch, device, place, [(item.domain, item.name) for item in batch], pure=False)
+                client.submit(
+                    run_batch, device, place, timeout, [(item.domain, item.name) for item in batch], pure=False
+                )
                 for batch in batches(items)
             ]
             for future in as_completed(futures):

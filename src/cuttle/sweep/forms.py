@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from cuttle.abi.ptx_isa import OPCODES
 from cuttle.abi.ptx_isa.syntax import expand_all
+from cuttle.errors import CuttleError
 from cuttle.lower.ops.forms import Form, inputs, synthesise
 
 PURE = ("arithmetic", "integer", "floating", "logic", "comparison", "conversion", "video")
@@ -51,8 +52,22 @@ def all_forms() -> list[Form]:
     return forms
 
 
+# Registers in the brace lists of `mov`: packed, or unpacked if negative.
+BRACES = {f"{{{count}}}": count for count in (2, 4, -2, -4)}
+
+
 def form_of(name: str) -> Form:
-    """The form a recorded name stands for: `shl.b32 #1:0x5`, `mov.b64 {-2}`."""
+    """The form a recorded name stands for: `shl.b32 #1:0x5`, `mov.b64 {-2}`. Raises ValueError for any other text."""
+    try:
+        form = _form_of(name)
+    except (ValueError, LookupError, StopIteration, CuttleError) as error:
+        raise ValueError(f"{name} is no form: {error}") from None
+    if form.name != name:
+        raise ValueError(f"{name} is not how {form.name} is written")
+    return form
+
+
+def _form_of(name: str) -> Form:
     spelling, _, rest = name.partition(" ")
     immediates: dict[int, int] = {}
     brace = 0
@@ -63,7 +78,7 @@ def form_of(name: str) -> Form:
                 index, value = item.split(":")
                 immediates[int(index)] = int(value, 16)
         elif part.startswith("{"):
-            brace = int(part[1:-1])
+            brace = BRACES[part]
         elif part.startswith("~"):
             selectors = tuple(part[1:].split(","))
     return synthesise(spelling, immediates, brace=brace, selectors=selectors)

@@ -16,10 +16,20 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from cuttle.abi.ptx_isa import OPCODES
 from cuttle.errors import SweepError
 from cuttle.lower.ops.forms import Form
-from cuttle.sweep.cells import result_bytes
-from cuttle.sweep.forms import Operands, count_of, form_of, result_operands, storage_bytes
+from cuttle.sweep.cells import OPCODES_OF_CELLS, result_bytes
+from cuttle.sweep.forms import (
+    PURE,
+    SKIPPED,
+    Operands,
+    count_of,
+    form_of,
+    result_operands,
+    source_operands,
+    storage_bytes,
+)
 
 FOLDER = Path(__file__).parent / "recordings"
 PTX, PTX_SECOND = FOLDER / "golden_ptx.xz", FOLDER / "second_ptx.xz"
@@ -97,6 +107,22 @@ def load(path: Path, table: str = "forms", needed: Sequence[str] = ()) -> tuple[
     return header, body
 
 
+def recorded_form(path: Path, name: str, cells: bool = False) -> Form:
+    """The form of a recorded name; raises SweepError (`SWP-0101`) if it is none.
+
+    Recordings hold forms that compute registers from registers, or, for `cells`, those of `sweep/cells.py`.
+    """
+    try:
+        form = form_of(name)
+    except ValueError as error:
+        raise SweepError("SWP-0101", f"{path}: {error}") from None
+    row = OPCODES[form.instruction.opcode]
+    fits = row.name in OPCODES_OF_CELLS if cells else row.family in PURE and row.name not in SKIPPED
+    if not fits or not (form.sources or cells):
+        raise SweepError("SWP-0101", f"{path}: {name} does not belong into this recording")
+    return form
+
+
 def split(raw: bytes, sizes: Sequence[int], count: int) -> list[list[int]]:
     """Result columns laid one after the other."""
     columns: list[list[int]] = []
@@ -117,7 +143,7 @@ def records(path: Path = PTX, pattern: str = "") -> Iterator[Record]:
         at += item["bytes"]
         if not re.search(pattern, item["form"]):
             continue
-        form = form_of(item["form"])
+        form = recorded_form(path, item["form"])
         sizes = [storage_bytes(width) for _, width in result_operands(form)]
         count = count_of(form)
         if item.get("count") != count or sum(sizes) * count != len(raw):
@@ -152,7 +178,7 @@ def cell_records(path: Path = CELLS, pattern: str = "") -> Iterator[CellRecord]:
         raw = body[at : at + item["bytes"]]
         at += item["bytes"]
         if re.search(pattern, item["form"]):
-            form = form_of(item["form"])
+            form = recorded_form(path, item["form"], cells=True)
             if len(raw) != result_bytes(form):
                 raise SweepError("SWP-0101", f"{path}: {item['form']}: recorded with another number of cells")
             yield CellRecord(form, raw, header.get("seed", 1))
@@ -185,7 +211,9 @@ def dense(path: Path = DENSE, pattern: str = "", sample: int = 1) -> Iterator[Re
         at += item["bytes"]
         if not re.search(pattern, item["form"]):
             continue
-        form = form_of(item["form"])
+        form = recorded_form(path, item["form"])
+        if len(source_operands(form)) != 1 or len(result_operands(form)) != 1:
+            raise SweepError("SWP-0101", f"{path}: {item['form']} has more than an operand and a result")
         size = storage_bytes(form.destinations[0][1])
         if item["count"] * size != len(raw):
             raise SweepError("SWP-0101", f"{path}: {item['form']}: recorded with another number of elements")

@@ -201,11 +201,15 @@ class Recorded:
 
 
 def recorded_of(name: str) -> Recorded:
+    """The kernel that a recorded name stands for: a spelling, and the selector behind it if there is one. Raises ValueError."""
     spelling, _, selector = name.partition(" ")
     parts = split_opcode(spelling)
-    assert parts is not None
-    form = form_of(parts[0], parts[1])
-    assert form is not None
+    try:
+        form = form_of(parts[0], parts[1]) if parts is not None else None
+    except (LookupError, ValueError, StopIteration):
+        form = None
+    if form is None or not re.fullmatch(r"[0-3]?", selector):
+        raise ValueError(f"{name} is no matrix form")
     return Recorded(spelling, form, int(selector) if selector else None)
 
 

@@ -14,6 +14,7 @@ from cuttle.errors import SweepError
 
 Array = Any  # numpy.ndarray; NumPy is an extra, imported when the domain is asked for
 COUNT = 1 << 20
+FARTHEST = 2.0**32  # ulp: no two f32 lie farther apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,9 @@ def errors(function: Function, inputs: Array, results: bytes) -> Array:
     got = np.frombuffer(results, dtype=np.float32).astype(np.float64)
     difference = np.abs(got - wanted)
     if function.bound < 0:
-        absolute: Array = difference
+        absolute: Array = np.minimum(np.where(np.isnan(difference), np.inf, difference), FARTHEST)
         return absolute
     exponent = np.maximum(np.frexp(wanted)[1], -125)
     scaled: Array = difference / np.ldexp(1.0, exponent - 24)
-    return np.where(np.isnan(scaled), np.inf, scaled)
+    # Where there is no number, or an infinite one, the error has no size: as large as one can be told from another.
+    return np.minimum(np.where(np.isnan(scaled), np.inf, scaled), FARTHEST)

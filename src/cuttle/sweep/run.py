@@ -12,20 +12,22 @@ from cuttle.errors import SweepError
 from cuttle.sweep.domains import Item, chosen_items
 from cuttle.sweep.farm import run_on_farm
 from cuttle.sweep.golden import FOLDER
-from cuttle.sweep.session import Session, batches
+from cuttle.sweep.session import TIMEOUT, Session, batches
 from cuttle.sweep.store import Store, identity
-from cuttle.sweep.verdict import OUTCOMES, Verdict
+from cuttle.sweep.verdict import GOOD, OUTCOMES, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to sweep. `pattern` is a regular expression on names, `shard` (k, n) every nth item from the kth on."""
+    """What to sweep. `pattern` is a regular expression on names, `shard` (k, n) every nth item from the kth on, `timeout` how
+    many seconds without an answer make a form one that hangs."""
 
     device: str = "cpu"
     domains: tuple[str, ...] = ("golden",)
     pattern: str = ""
     shard: tuple[int, int] = (1, 1)
     folder: Path = FOLDER
+    timeout: float = TIMEOUT
 
     def items(self) -> list[Item]:
         """What is chosen; raises SweepError (`SWP-0102`) if that is nothing."""
@@ -51,7 +53,7 @@ class Report:
     @property
     def good(self) -> bool:
         """Whether every form that runs gives what its row promises."""
-        return all(verdict.outcome in ("exact", "ulp", "refused") for verdict in self.verdicts)
+        return all(verdict.outcome in GOOD for verdict in self.verdicts)
 
 
 # Called with items done, items in all, and the form in hand with the share of it that is done.
@@ -63,13 +65,14 @@ def sweep(
 ) -> Report:
     """Run a sweep; results are kept in the SQLite file after each batch. Raises SweepError."""
     items = choice.items()
-    session = Session(choice.device, choice.folder)
+    session = Session(choice.device, choice.folder, choice.timeout)
     try:
         name = session.start()
         store = Store(results, identity(name, __version__, choice.domains, choice.folder), fresh)
         try:
             before = store.verdicts()
-            missing = [item for item in items if item not in before]
+            # What hung or crashed may have met a busy machine: it has another try.
+            missing = [item for item in items if item not in before or before[item].outcome in ("hung", "crashed")]
             done = len(items) - len(missing)
 
             def hand(form: str, share: float) -> None:
@@ -92,7 +95,7 @@ def _verdicts(
     choice: Choice, session: Session, items: Sequence[Item], farm: str, hand: Callable[[str, float], None]
 ) -> Iterator[list[Verdict]]:
     if farm:
-        yield from run_on_farm(farm, choice.device, items, choice.folder)
+        yield from run_on_farm(farm, choice.device, items, choice.folder, choice.timeout)
         return
     for batch in batches(items):
         hand(batch[0].name, 0.0)

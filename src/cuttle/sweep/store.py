@@ -6,6 +6,7 @@ The file may come from anywhere, so it is checked before it is used: kind, versi
 from __future__ import annotations
 
 import hashlib
+import math
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -113,6 +114,9 @@ class Store:
                 if not all(isinstance(value, kind) for value, kind in zip(row, _TYPES, strict=True)):
                     raise SweepError("SWP-0201", f"{self.path} holds a malformed verdict")
                 verdict = Verdict(*row)
+                sizes = (verdict.elements, verdict.differing, verdict.seconds)
+                if min(sizes) < 0 or not (math.isfinite(verdict.max_ulp) and math.isfinite(verdict.seconds)):
+                    raise SweepError("SWP-0201", f"{self.path} holds a verdict with an impossible number")
                 if verdict.outcome not in OUTCOMES:
                     raise SweepError("SWP-0201", f"{self.path} holds the unknown outcome {verdict.outcome[:40]}")
                 found[Item(verdict.domain, verdict.form)] = verdict

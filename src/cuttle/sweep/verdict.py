@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from cuttle.abi.ptx_isa import OPCODES
 
 # exact: every bit. ulp: within what the row admits. differs: beyond it. refused: the device does not run the form, and
-# says so. failed: the device ended, or answered with another error.
-OUTCOMES = ("exact", "ulp", "differs", "refused", "failed")
+# says so. failed: the device answered with another error. crashed: the device is gone. hung: no answer in time.
+OUTCOMES = ("exact", "ulp", "differs", "refused", "failed", "crashed", "hung")
+GOOD = ("exact", "ulp", "refused")
 
 
 @dataclass(frozen=True, slots=True)

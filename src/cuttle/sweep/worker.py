@@ -34,6 +34,8 @@ def main(arguments: list[str]) -> int:
         say(device=runs.driver.name)
         for line in sys.stdin:
             batch = json.loads(line)
+            runs.prepare(batch["domain"])
+            say(progress=0.0)
             verdicts = runs.run(batch["domain"], batch["names"], lambda share: say(progress=share))
             say(verdicts=[dataclasses.asdict(verdict) for verdict in verdicts])
     except CuttleError as error:
