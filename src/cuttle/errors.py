@@ -9,11 +9,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cuttle.abi.errors import ERRORS, ErrorRow
 
 _rows: dict[str, ErrorRow] = {}
+# Control characters but tab and line end, marks that turn the direction of writing, and halves of characters (which stand for
+# bytes of file names that are no UTF-8, and cannot be written).
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Text from files and programs as it may be sent to a terminal: what would act instead of showing is written `\\x1b`."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def error_row(code: str) -> ErrorRow | None:
@@ -61,14 +70,14 @@ class CuttleError(Exception):
         self.hint = hint or (row.hint if row else "")
 
     def render(self) -> str:
-        """The error as text of up to three lines."""
+        """The error as text of up to three lines, fit for a terminal."""
         lines = [f"error[{self.code}]: {self.message}"]
         place = str(self.where)
         if place:
             lines.append(f"  --> {place}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def at(self, *, file: str = "", kernel: str = "", instruction: str = "") -> CuttleError:
         """The same error with a place filled in where it was still unknown."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from cuttle import __version__
+from cuttle import __version__, errors
 from cuttle.abi.errors import ERRORS
 from cuttle.cli import env, probe, render
 from cuttle.cli.command_line import VERBS
-from cuttle.cli.result import Problem, Result
+from cuttle.cli.result import Problem, Remark, Result, Table, Text
+from cuttle.errors import CuttleError, Where
 
 JULIA = Path(render.__file__).parent / "julia.ptx"
 
@@ -161,3 +162,33 @@ def test_plain_tables_are_aligned() -> None:
 def test_the_envelope_of_a_failure() -> None:
     document = Result("scan", None, errors=[Problem("X", "m")], exit_code=1).envelope()
     assert (document["status"], document["errors"][0]["message"]) == ("error", "m")
+
+
+BAD = "k\x1b[2J\x9b5m\x07\r\u202e\udcff\n"
+GOOD = "k\\x1b[2J\\x9b5m\\x07\\r\\u202e\\udcff"
+
+
+def test_nothing_from_files_acts_on_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernel names, file names, texts in databases: tables, remarks and problems; data only where it goes to a terminal."""
+    assert errors.visible(BAD) == GOOD + "\n" and errors.visible("naïve\t→ 日本\n") == "naïve\t→ 日本\n"
+    assert CuttleError("PTX-0201", BAD, Where(file=BAD), hint=BAD).render().count(GOOD) == 3
+    blocks = [Table(("a", "b"), [(BAD, "x\ty")]), Remark(BAD)]
+    render.show(Result("x", None, blocks, [Problem("X-1", BAD, BAD, BAD)]), render.Style(color="always"))
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].split() == [GOOD + "\\n", "x", "y"]
+    assert err.count(GOOD) == 4 and err.replace("\x1b[31m", "").replace("\x1b[36m", "").replace("\x1b[0m", "").isascii()
+    assert "\x1b[2J" not in err
+    render.show(Result("x", None, [Text("\x1b[2J\n")]), render.Style())
+    assert capsys.readouterr()[0] == "\x1b[2J\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    render.show(Result("x", None, [Text(BAD)]), render.Style())
+    assert capsys.readouterr()[0] == GOOD + "\n"
+
+
+def test_names_in_ptx_and_files_are_shown_harmless(cuttle, tmp_path: Path) -> None:
+    path = tmp_path / "a\x1b[31mb.ptx"
+    path.write_text(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { \x1b[2J; }\n")
+    for done in (cuttle("compile", str(path)), cuttle("scan", str(path)), cuttle("compile", str(path) + "\x1b[0m")):
+        assert "\x1b" not in done.stdout + done.stderr and "\\x1b" in done.stdout + done.stderr

@@ -10,7 +10,7 @@ from cuttle.cli.checks import CRASH, FAILURE, OK, WARNING, Context, Finding, all
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style, marks, paint
 from cuttle.cli.result import FINDINGS, USAGE, Block, Problem, Result, Table, Text, failure
-from cuttle.errors import CuttleError
+from cuttle.errors import CuttleError, visible
 
 COLORS = {OK: "green", WARNING: "yellow", FAILURE: "red", CRASH: "red"}
 
@@ -18,12 +18,12 @@ COLORS = {OK: "green", WARNING: "yellow", FAILURE: "red", CRASH: "red"}
 def finding_text(name: str, finding: Finding, style: Style, width: int) -> str:
     color = style.colored(sys.stdout)
     glyph = paint(f"[{marks(sys.stdout)[finding.mark]}]", COLORS[finding.mark], color)
-    lines = [f"{glyph} {name.replace('_', ' '):<{width}}  {finding.text}"]
+    lines = [f"{glyph} {name.replace('_', ' '):<{width}}  {visible(finding.text)}"]
     indent = " " * (width + 6)
     if style.verbose:
-        lines += [f"{indent}{detail}" for detail in finding.details]
+        lines += [f"{indent}{visible(detail)}" for detail in finding.details]
     if finding.hint and finding.mark != OK:
-        lines.append(f"{indent}{paint('hint:', 'cyan', color)} {finding.hint}")
+        lines.append(f"{indent}{paint('hint:', 'cyan', color)} {visible(finding.hint)}")
     return "\n".join(lines)
 
 

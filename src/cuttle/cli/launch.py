@@ -63,8 +63,10 @@ class Refusal(Exception):
         self.hint = hint
 
     def render(self) -> str:
+        from cuttle.errors import visible
+
         text = f"error[{self.code}]: {self.message}\n"
-        return text + f"  hint: {self.hint}\n" if self.hint else text
+        return visible(text + f"  hint: {self.hint}\n" if self.hint else text)
 
 
 def main(arguments: list[str]) -> int:
@@ -141,7 +143,9 @@ def start(settings: dict[str, str], command: list[str]) -> int:
     path = find_program(command[0])
     note = check_program(path)
     if note:
-        sys.stderr.write(f"cuttle: note: {note}\n")
+        from cuttle.errors import visible
+
+        sys.stderr.write(visible(f"cuttle: note: {note}\n"))
     kind = program_kind.kind_of(program_kind.read_head(path)) or program_kind.NATIVE
     # A Windows program or a 32-bit one may start a native one, such as the device process' own executor.
     for needed in dict.fromkeys((program_kind.NATIVE, kind)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from cuttle.cli.result import Problem, Remark, Result, Table, Text
+from cuttle.errors import visible
 
 ANSI = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
 
@@ -55,10 +56,12 @@ def show(result: Result, style: Style) -> None:
         if isinstance(block, Table):
             show_table(block, style)
         elif isinstance(block, Text):
-            sys.stdout.write(block.text if block.text.endswith("\n") else block.text + "\n")
+            text = block.text if block.text.endswith("\n") else block.text + "\n"
+            # Data for another program keeps its bytes; a terminal would obey some of them.
+            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         elif isinstance(block, Remark) and not style.quiet:
             sys.stdout.flush()
-            sys.stderr.write(block.text + "\n")
+            sys.stderr.write(visible(block.text) + "\n")
     sys.stdout.flush()
     for problem in result.errors:
         show_problem(problem, style)
@@ -67,16 +70,22 @@ def show(result: Result, style: Style) -> None:
 def show_problem(problem: Problem, style: Style) -> None:
     """`error[CODE]: message`, the place, `hint:`; on stderr."""
     color = style.colored(sys.stderr)
-    lines = [paint(f"error[{problem.code}]:", "red", color) + f" {problem.message}"]
+    lines = [paint(f"error[{problem.code}]:", "red", color) + f" {visible(problem.message)}"]
     if problem.where:
-        lines.append(f"  --> {problem.where}")
+        lines.append(f"  --> {visible(problem.where)}")
     if problem.hint:
-        lines.append("  " + paint("hint:", "cyan", color) + f" {problem.hint}")
+        lines.append("  " + paint("hint:", "cyan", color) + f" {visible(problem.hint)}")
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
 
 
+def cell_text(text: str) -> str:
+    """A cell as it is shown: on one line, with nothing in it that a terminal obeys."""
+    return visible(text).replace("\n", "\\n").replace("\t", " ")
+
+
 def show_table(table: Table, style: Style) -> None:
+    table = Table(table.columns, [[cell_text(cell) for cell in row] for row in table.rows], table.right)
     if style.colored(sys.stdout) and sys.stdout.isatty():
         show_rich_table(table)
     else:

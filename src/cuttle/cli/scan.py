@@ -11,7 +11,7 @@ import click
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style, size_text
 from cuttle.cli.result import FINDINGS, Block, Problem, Remark, Result, Table, Text, failure
-from cuttle.errors import CuttleError
+from cuttle.errors import CuttleError, visible
 from cuttle.ptx.scan import ScanFile, ScanReport, scan_path
 
 RUNNABLE = ("runs", "libraries only")
@@ -102,7 +102,7 @@ def command(style: Style, path: Path, capability: str) -> Result:
 
     def progress(name: str) -> None:
         if sys.stderr.isatty() and not style.quiet and not style.json:
-            sys.stderr.write(f"\r\x1b[K{name[-100:]}")
+            sys.stderr.write(f"\r\x1b[K{visible(name[-100:])}")
             sys.stderr.flush()
 
     report = scan_path(path, unsupported_reason, (int(major), int(minor or 0)), progress)

@@ -15,7 +15,7 @@ from cuttle.cli.devices import require_client
 from cuttle.cli.launch import DEVICES
 from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
-from cuttle.errors import CuttleError
+from cuttle.errors import CuttleError, visible
 from cuttle.sweep.domains import DOMAINS, shard_of
 from cuttle.sweep.golden import FOLDER
 from cuttle.sweep.run import Choice, Report, Watch, sweep
@@ -40,14 +40,14 @@ class Bar:
         console = Console(stderr=True, no_color=not style.colored(sys.stderr))
         hidden = style.quiet or style.json or not console.is_terminal
         columns = (
-            TextColumn("{task.description:40.40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+            TextColumn("{task.description:40.40}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         )  # fmt: skip
         self.progress = Progress(*columns, console=console, disable=hidden, transient=True)
         self.task = self.progress.add_task("", total=None)
 
     def watch(self, done: int, total: int, form: str, share: float) -> None:
         text = f"{form} {share:.0%}" if 0 < share < 1 else form
-        self.progress.update(self.task, completed=done, total=total, description=text)
+        self.progress.update(self.task, completed=done, total=total, description=visible(text))
 
 
 def run_watched(choice: Choice, results: Path, fresh: bool, farm: str, style: Style) -> Report:

@@ -14,7 +14,9 @@ _PATIENCE_MS = 200
 
 def say(text: str) -> None:
     """Writes `cuttle: text` and a line end to stderr; gives up where that is not possible."""
-    data = f"cuttle: {text}\n".encode("utf-8", "backslashreplace")
+    from cuttle.errors import visible  # not needed to start
+
+    data = f"cuttle: {visible(text)}\n".encode("utf-8", "backslashreplace")
     poller = poll()
     poller.register(2, POLLOUT)
     try:

@@ -28,6 +28,7 @@ TARGETS = {0x41: "gfx1100", 0x46: "gfx1101", 0x47: "gfx1102", 0x44: "gfx1103", 0
 _METADATA_NOTE = 32
 _ABS64, _RELATIVE64 = 3, 13
 _IMAGE_LIMIT = 1 << 28
+_HEADERS_LIMIT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,10 @@ def _parse(elf: Any) -> CodeObject:
             f"it is for {target_name(header['e_flags'])}; executed here are {', '.join(TARGETS.values())}"
         )
     code = CodeObject(target, int(header["e_ident"]["EI_ABIVERSION"]) + 2)
+    # A linked code object has four segments to load and a dozen sections; tables of 65,535 entries, each the whole file, would
+    # take all memory.
+    if elf.num_segments() > _HEADERS_LIMIT or elf.num_sections() > _HEADERS_LIMIT:
+        raise CodeObjectError(f"more than {_HEADERS_LIMIT} segments or sections")
     for segment in elf.iter_segments():
         if segment["p_type"] != "PT_LOAD":
             continue
@@ -120,6 +125,8 @@ def _parse(elf: Any) -> CodeObject:
         code.segments.append((segment["p_vaddr"], size, contents, bool(segment["p_flags"] & 2)))
     if not code.segments:
         raise CodeObjectError("nothing to load")
+    if sum(size for _, size, _, _ in code.segments) > _IMAGE_LIMIT:
+        raise CodeObjectError("segments of impossible size")
     _read_symbols(elf, code)
     _read_relocations(elf, code)
     for row in _read_metadata(elf).get("amdhsa.kernels", []):
