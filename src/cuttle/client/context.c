@@ -390,6 +390,15 @@ CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
     return has_tag(peerContext, TAG_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+/* As an H200's driver answers since CUDA 12: programs built against older headers still link to it. */
+CUresult cuProfilerInitialize(const char *configFile, const char *outputFile, int outputMode) {
+    ENTER();
+    (void)configFile;
+    (void)outputFile;
+    (void)outputMode;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* There is no profiler to start. */
 CUresult cuProfilerStart(void) {
     ENTER();

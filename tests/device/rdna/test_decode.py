@@ -136,6 +136,19 @@ def test_random_words_end_in_decoding_or_refusal() -> None:
             disassemble(instruction, family)
 
 
+@pytest.mark.parametrize(("count_at", "offset_at", "size"), [(56, 32, 56), (60, 40, 64)], ids=["segments", "sections"])
+def test_endless_header_tables_are_refused(count_at: int, offset_at: int, size: int) -> None:
+    """65,535 entries that all load the whole file would be read into gigabytes."""
+    data = bytearray(code_object(test_kernels.SAXPY, "gfx1100"))
+    (table,) = struct.unpack_from("<Q", data, offset_at)
+    entries = 20_000
+    struct.pack_into("<Q", data, offset_at, len(data))
+    struct.pack_into("<H", data, count_at, entries)
+    data += bytes(data[table : table + size]) * entries
+    with pytest.raises(CodeObjectError, match="segments or sections"):
+        CodeObject.parse(bytes(data))
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_damaged_code_objects_are_refused_or_read(target: str) -> None:
     good = code_object(test_kernels.SAXPY, target)

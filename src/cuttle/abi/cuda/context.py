@@ -139,6 +139,8 @@ FUNCTIONS: tuple[Function, ...] = (
       "CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out"),
     F("cuLogsUnregisterCallback", "cuLogsUnregisterCallback", 12090, "", 0, "todo",
       "CUlogsCallbackHandle callback"),
+    F("cuProfilerInitialize", "cuProfilerInitialize", 4000, "", 0, "local",
+      "const char *configFile, const char *outputFile, int outputMode"),
     F("cuProfilerStart", "cuProfilerStart", 4000, "", 0, "local",
       "void"),
     F("cuProfilerStop", "cuProfilerStop", 4000, "", 0, "local",

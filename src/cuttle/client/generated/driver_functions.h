@@ -80,6 +80,7 @@ CUTTLE_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev);
 CUTTLE_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev);
 CUTTLE_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags);
 CUTTLE_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags);
+CUTTLE_EXPORT CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *outputFile, int outputMode);
 CUTTLE_EXPORT CUresult CUDAAPI cuProfilerStart(void);
 CUTTLE_EXPORT CUresult CUDAAPI cuProfilerStop(void);
 CUTTLE_EXPORT CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev);

@@ -543,6 +543,7 @@ static const proc_address_row proc_address_rows[] = {
     {"cuPointerGetAttribute", 4000, 0, ADDRESS(cuPointerGetAttribute)},
     {"cuPointerGetAttributes", 7000, 0, ADDRESS(cuPointerGetAttributes)},
     {"cuPointerSetAttribute", 6000, 0, ADDRESS(cuPointerSetAttribute)},
+    {"cuProfilerInitialize", 4000, 0, ADDRESS(cuProfilerInitialize)},
     {"cuProfilerStart", 4000, 0, ADDRESS(cuProfilerStart)},
     {"cuProfilerStop", 4000, 0, ADDRESS(cuProfilerStop)},
     {"cuSignalExternalSemaphoresAsync", 10000, 1, NULL},

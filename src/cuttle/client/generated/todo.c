@@ -193,7 +193,7 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CU
     (void)bytes;
     (void)hmod;
     (void)name;
-    return cuttle_unsupported(134, "cuModuleGetGlobal");
+    return cuttle_unsupported(135, "cuModuleGetGlobal");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z);
 CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
@@ -201,32 +201,32 @@ CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
     (void)x;
     (void)y;
     (void)z;
-    return cuttle_unsupported(151, "cuFuncSetBlockShape");
+    return cuttle_unsupported(152, "cuFuncSetBlockShape");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes);
 CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
     (void)hfunc;
     (void)bytes;
-    return cuttle_unsupported(154, "cuFuncSetSharedSize");
+    return cuttle_unsupported(155, "cuFuncSetSharedSize");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuLaunch(CUfunction f);
 CUresult CUDAAPI cuLaunch(CUfunction f) {
     (void)f;
-    return cuttle_unsupported(155, "cuLaunch");
+    return cuttle_unsupported(156, "cuLaunch");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags);
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags) {
     (void)launchParamsList;
     (void)numDevices;
     (void)flags;
-    return cuttle_unsupported(157, "cuLaunchCooperativeKernelMultiDevice");
+    return cuttle_unsupported(158, "cuLaunchCooperativeKernelMultiDevice");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height);
 CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
     (void)f;
     (void)grid_width;
     (void)grid_height;
-    return cuttle_unsupported(158, "cuLaunchGrid");
+    return cuttle_unsupported(159, "cuLaunchGrid");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream);
 CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
@@ -234,34 +234,34 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height
     (void)grid_width;
     (void)grid_height;
     (void)hStream;
-    return cuttle_unsupported(159, "cuLaunchGridAsync");
+    return cuttle_unsupported(160, "cuLaunchGridAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes);
 CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
     (void)hfunc;
     (void)numbytes;
-    return cuttle_unsupported(170, "cuParamSetSize");
+    return cuttle_unsupported(171, "cuParamSetSize");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef);
 CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
     (void)hfunc;
     (void)texunit;
     (void)hTexRef;
-    return cuttle_unsupported(171, "cuParamSetTexRef");
+    return cuttle_unsupported(172, "cuParamSetTexRef");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value);
 CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value) {
     (void)hfunc;
     (void)offset;
     (void)value;
-    return cuttle_unsupported(172, "cuParamSetf");
+    return cuttle_unsupported(173, "cuParamSetf");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
 CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
     (void)hfunc;
     (void)offset;
     (void)value;
-    return cuttle_unsupported(173, "cuParamSeti");
+    return cuttle_unsupported(174, "cuParamSeti");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes);
 CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes) {
@@ -269,93 +269,93 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
     (void)offset;
     (void)ptr;
     (void)numbytes;
-    return cuttle_unsupported(174, "cuParamSetv");
+    return cuttle_unsupported(175, "cuParamSetv");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray);
 CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
     (void)pHandle;
     (void)pAllocateArray;
-    return cuttle_unsupported(175, "cuArray3DCreate");
+    return cuttle_unsupported(176, "cuArray3DCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray);
 CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
     (void)pArrayDescriptor;
     (void)hArray;
-    return cuttle_unsupported(177, "cuArray3DGetDescriptor");
+    return cuttle_unsupported(178, "cuArray3DGetDescriptor");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray);
 CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray) {
     (void)pHandle;
     (void)pAllocateArray;
-    return cuttle_unsupported(179, "cuArrayCreate");
+    return cuttle_unsupported(180, "cuArrayCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray);
 CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
     (void)pArrayDescriptor;
     (void)hArray;
-    return cuttle_unsupported(182, "cuArrayGetDescriptor");
+    return cuttle_unsupported(183, "cuArrayGetDescriptor");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
 CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx) {
     (void)pPlaneArray;
     (void)hArray;
     (void)planeIdx;
-    return cuttle_unsupported(185, "cuArrayGetPlane");
+    return cuttle_unsupported(186, "cuArrayGetPlane");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array);
 CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array) {
     (void)sparseProperties;
     (void)array;
-    return cuttle_unsupported(186, "cuArrayGetSparseProperties");
+    return cuttle_unsupported(187, "cuArrayGetSparseProperties");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr);
 CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr) {
     (void)dptr;
-    return cuttle_unsupported(187, "cuIpcCloseMemHandle");
+    return cuttle_unsupported(188, "cuIpcCloseMemHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event);
 CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
     (void)pHandle;
     (void)event;
-    return cuttle_unsupported(188, "cuIpcGetEventHandle");
+    return cuttle_unsupported(189, "cuIpcGetEventHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr);
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
     (void)pHandle;
     (void)dptr;
-    return cuttle_unsupported(189, "cuIpcGetMemHandle");
+    return cuttle_unsupported(190, "cuIpcGetMemHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle);
 CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
     (void)phEvent;
     (void)handle;
-    return cuttle_unsupported(190, "cuIpcOpenEventHandle");
+    return cuttle_unsupported(191, "cuIpcOpenEventHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
 CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
     (void)pdptr;
     (void)handle;
     (void)Flags;
-    return cuttle_unsupported(191, "cuIpcOpenMemHandle");
+    return cuttle_unsupported(192, "cuIpcOpenMemHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
 CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
     (void)pdptr;
     (void)handle;
     (void)Flags;
-    return cuttle_unsupported(192, "cuIpcOpenMemHandle_v2");
+    return cuttle_unsupported(193, "cuIpcOpenMemHandle_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize);
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
     (void)dptr;
     (void)bytesize;
-    return cuttle_unsupported(197, "cuMemAlloc");
+    return cuttle_unsupported(198, "cuMemAlloc");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize);
 CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize) {
     (void)pp;
     (void)bytesize;
-    return cuttle_unsupported(199, "cuMemAllocHost");
+    return cuttle_unsupported(200, "cuMemAllocHost");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes);
 CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes) {
@@ -364,7 +364,7 @@ CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, uns
     (void)WidthInBytes;
     (void)Height;
     (void)ElementSizeBytes;
-    return cuttle_unsupported(202, "cuMemAllocPitch");
+    return cuttle_unsupported(203, "cuMemAllocPitch");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream);
 CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) {
@@ -373,7 +373,7 @@ CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, s
     (void)flags;
     (void)errorIndex;
     (void)stream;
-    return cuttle_unsupported(204, "cuMemBatchDecompressAsync");
+    return cuttle_unsupported(205, "cuMemBatchDecompressAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream);
 CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) {
@@ -382,7 +382,7 @@ CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArr
     (void)flags;
     (void)errorIndex;
     (void)stream;
-    return cuttle_unsupported(204, "cuMemBatchDecompressAsync_ptsz");
+    return cuttle_unsupported(205, "cuMemBatchDecompressAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
@@ -394,7 +394,7 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *s
     (void)numPrefetchLocs;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync");
+    return cuttle_unsupported(207, "cuMemDiscardAndPrefetchBatchAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
@@ -406,7 +406,7 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size
     (void)numPrefetchLocs;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(206, "cuMemDiscardAndPrefetchBatchAsync_ptsz");
+    return cuttle_unsupported(207, "cuMemDiscardAndPrefetchBatchAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream) {
@@ -415,7 +415,7 @@ CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_
     (void)count;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(207, "cuMemDiscardBatchAsync");
+    return cuttle_unsupported(208, "cuMemDiscardBatchAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream) {
@@ -424,7 +424,7 @@ CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, 
     (void)count;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(207, "cuMemDiscardBatchAsync_ptsz");
+    return cuttle_unsupported(208, "cuMemDiscardBatchAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags);
 CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
@@ -432,19 +432,19 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
     (void)handle;
     (void)handleType;
     (void)flags;
-    return cuttle_unsupported(208, "cuMemExportToShareableHandle");
+    return cuttle_unsupported(209, "cuMemExportToShareableHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr);
 CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr) {
     (void)dptr;
-    return cuttle_unsupported(209, "cuMemFree");
+    return cuttle_unsupported(210, "cuMemFree");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr);
 CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr) {
     (void)pbase;
     (void)psize;
     (void)dptr;
-    return cuttle_unsupported(213, "cuMemGetAddressRange");
+    return cuttle_unsupported(214, "cuMemGetAddressRange");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags);
 CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags) {
@@ -453,41 +453,41 @@ CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, s
     (void)size;
     (void)handleType;
     (void)flags;
-    return cuttle_unsupported(218, "cuMemGetHandleForAddressRange");
+    return cuttle_unsupported(219, "cuMemGetHandleForAddressRange");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total);
 CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total) {
     (void)free;
     (void)total;
-    return cuttle_unsupported(219, "cuMemGetInfo");
+    return cuttle_unsupported(220, "cuMemGetInfo");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags);
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags) {
     (void)pdptr;
     (void)p;
     (void)Flags;
-    return cuttle_unsupported(223, "cuMemHostGetDevicePointer");
+    return cuttle_unsupported(224, "cuMemHostGetDevicePointer");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType);
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType) {
     (void)handle;
     (void)osHandle;
     (void)shHandleType;
-    return cuttle_unsupported(229, "cuMemImportFromShareableHandle");
+    return cuttle_unsupported(230, "cuMemImportFromShareableHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream);
 CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
     (void)mapInfoList;
     (void)count;
     (void)hStream;
-    return cuttle_unsupported(231, "cuMemMapArrayAsync");
+    return cuttle_unsupported(232, "cuMemMapArrayAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream);
 CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
     (void)mapInfoList;
     (void)count;
     (void)hStream;
-    return cuttle_unsupported(231, "cuMemMapArrayAsync_ptsz");
+    return cuttle_unsupported(232, "cuMemMapArrayAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
@@ -499,7 +499,7 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size
     (void)numPrefetchLocs;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(234, "cuMemPrefetchBatchAsync");
+    return cuttle_unsupported(235, "cuMemPrefetchBatchAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
@@ -511,41 +511,41 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
     (void)numPrefetchLocs;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(234, "cuMemPrefetchBatchAsync_ptsz");
+    return cuttle_unsupported(235, "cuMemPrefetchBatchAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool);
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
     (void)location;
     (void)type;
     (void)pool;
-    return cuttle_unsupported(240, "cuMemSetMemPool");
+    return cuttle_unsupported(241, "cuMemSetMemPool");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy);
 CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy) {
     (void)pCopy;
-    return cuttle_unsupported(243, "cuMemcpy2D");
+    return cuttle_unsupported(244, "cuMemcpy2D");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream);
 CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream) {
     (void)pCopy;
     (void)hStream;
-    return cuttle_unsupported(245, "cuMemcpy2DAsync");
+    return cuttle_unsupported(246, "cuMemcpy2DAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy);
 CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy) {
     (void)pCopy;
-    return cuttle_unsupported(247, "cuMemcpy2DUnaligned");
+    return cuttle_unsupported(248, "cuMemcpy2DUnaligned");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy);
 CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy) {
     (void)pCopy;
-    return cuttle_unsupported(249, "cuMemcpy3D");
+    return cuttle_unsupported(250, "cuMemcpy3D");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream);
 CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream) {
     (void)pCopy;
     (void)hStream;
-    return cuttle_unsupported(251, "cuMemcpy3DAsync");
+    return cuttle_unsupported(252, "cuMemcpy3DAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
@@ -554,7 +554,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opL
     (void)failIdx;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(253, "cuMemcpy3DBatchAsync");
+    return cuttle_unsupported(254, "cuMemcpy3DBatchAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
@@ -563,7 +563,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP
     (void)failIdx;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(253, "cuMemcpy3DBatchAsync_ptsz");
+    return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
@@ -571,7 +571,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *
     (void)opList;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2");
+    return cuttle_unsupported(255, "cuMemcpy3DBatchAsync_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
@@ -579,7 +579,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH
     (void)opList;
     (void)flags;
     (void)hStream;
-    return cuttle_unsupported(254, "cuMemcpy3DBatchAsync_v2_ptsz");
+    return cuttle_unsupported(255, "cuMemcpy3DBatchAsync_v2_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
@@ -588,7 +588,7 @@ CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray 
     (void)srcArray;
     (void)srcOffset;
     (void)ByteCount;
-    return cuttle_unsupported(258, "cuMemcpyAtoA");
+    return cuttle_unsupported(259, "cuMemcpyAtoA");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
@@ -596,7 +596,7 @@ CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsign
     (void)srcArray;
     (void)srcOffset;
     (void)ByteCount;
-    return cuttle_unsupported(260, "cuMemcpyAtoD");
+    return cuttle_unsupported(261, "cuMemcpyAtoD");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
@@ -604,7 +604,7 @@ CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcO
     (void)srcArray;
     (void)srcOffset;
     (void)ByteCount;
-    return cuttle_unsupported(262, "cuMemcpyAtoH");
+    return cuttle_unsupported(263, "cuMemcpyAtoH");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream);
 CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream) {
@@ -613,7 +613,7 @@ CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int
     (void)srcOffset;
     (void)ByteCount;
     (void)hStream;
-    return cuttle_unsupported(264, "cuMemcpyAtoHAsync");
+    return cuttle_unsupported(265, "cuMemcpyAtoHAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
@@ -621,14 +621,14 @@ CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdevice
     (void)dstOffset;
     (void)srcDevice;
     (void)ByteCount;
-    return cuttle_unsupported(268, "cuMemcpyDtoA");
+    return cuttle_unsupported(269, "cuMemcpyDtoA");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
     (void)dstDevice;
     (void)srcDevice;
     (void)ByteCount;
-    return cuttle_unsupported(270, "cuMemcpyDtoD");
+    return cuttle_unsupported(271, "cuMemcpyDtoD");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
@@ -636,14 +636,14 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcD
     (void)srcDevice;
     (void)ByteCount;
     (void)hStream;
-    return cuttle_unsupported(272, "cuMemcpyDtoDAsync");
+    return cuttle_unsupported(273, "cuMemcpyDtoDAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
     (void)dstHost;
     (void)srcDevice;
     (void)ByteCount;
-    return cuttle_unsupported(274, "cuMemcpyDtoH");
+    return cuttle_unsupported(275, "cuMemcpyDtoH");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
@@ -651,7 +651,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsi
     (void)srcDevice;
     (void)ByteCount;
     (void)hStream;
-    return cuttle_unsupported(276, "cuMemcpyDtoHAsync");
+    return cuttle_unsupported(277, "cuMemcpyDtoHAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount) {
@@ -659,7 +659,7 @@ CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const vo
     (void)dstOffset;
     (void)srcHost;
     (void)ByteCount;
-    return cuttle_unsupported(278, "cuMemcpyHtoA");
+    return cuttle_unsupported(279, "cuMemcpyHtoA");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream);
 CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream) {
@@ -668,14 +668,14 @@ CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, con
     (void)srcHost;
     (void)ByteCount;
     (void)hStream;
-    return cuttle_unsupported(280, "cuMemcpyHtoAAsync");
+    return cuttle_unsupported(281, "cuMemcpyHtoAAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount);
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount) {
     (void)dstDevice;
     (void)srcHost;
     (void)ByteCount;
-    return cuttle_unsupported(282, "cuMemcpyHtoD");
+    return cuttle_unsupported(283, "cuMemcpyHtoD");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream);
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream) {
@@ -683,14 +683,14 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost
     (void)srcHost;
     (void)ByteCount;
     (void)hStream;
-    return cuttle_unsupported(284, "cuMemcpyHtoDAsync");
+    return cuttle_unsupported(285, "cuMemcpyHtoDAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N);
 CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N) {
     (void)dstDevice;
     (void)us;
     (void)N;
-    return cuttle_unsupported(288, "cuMemsetD16");
+    return cuttle_unsupported(289, "cuMemsetD16");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height);
 CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height) {
@@ -699,7 +699,7 @@ CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
     (void)us;
     (void)Width;
     (void)Height;
-    return cuttle_unsupported(291, "cuMemsetD2D16");
+    return cuttle_unsupported(292, "cuMemsetD2D16");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height);
 CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height) {
@@ -708,7 +708,7 @@ CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
     (void)ui;
     (void)Width;
     (void)Height;
-    return cuttle_unsupported(294, "cuMemsetD2D32");
+    return cuttle_unsupported(295, "cuMemsetD2D32");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height);
 CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height) {
@@ -717,40 +717,40 @@ CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, u
     (void)uc;
     (void)Width;
     (void)Height;
-    return cuttle_unsupported(297, "cuMemsetD2D8");
+    return cuttle_unsupported(298, "cuMemsetD2D8");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N);
 CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N) {
     (void)dstDevice;
     (void)ui;
     (void)N;
-    return cuttle_unsupported(300, "cuMemsetD32");
+    return cuttle_unsupported(301, "cuMemsetD32");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N);
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N) {
     (void)dstDevice;
     (void)uc;
     (void)N;
-    return cuttle_unsupported(303, "cuMemsetD8");
+    return cuttle_unsupported(304, "cuMemsetD8");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device);
 CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device) {
     (void)memoryRequirements;
     (void)mipmap;
     (void)device;
-    return cuttle_unsupported(309, "cuMipmappedArrayGetMemoryRequirements");
+    return cuttle_unsupported(310, "cuMipmappedArrayGetMemoryRequirements");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap);
 CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap) {
     (void)sparseProperties;
     (void)mipmap;
-    return cuttle_unsupported(310, "cuMipmappedArrayGetSparseProperties");
+    return cuttle_unsupported(311, "cuMipmappedArrayGetSparseProperties");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev);
 CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev) {
     (void)mcHandle;
     (void)dev;
-    return cuttle_unsupported(311, "cuMulticastAddDevice");
+    return cuttle_unsupported(312, "cuMulticastAddDevice");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags);
 CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags) {
@@ -759,7 +759,7 @@ CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size
     (void)memptr;
     (void)size;
     (void)flags;
-    return cuttle_unsupported(312, "cuMulticastBindAddr");
+    return cuttle_unsupported(313, "cuMulticastBindAddr");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags);
 CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags) {
@@ -769,20 +769,20 @@ CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_
     (void)memOffset;
     (void)size;
     (void)flags;
-    return cuttle_unsupported(313, "cuMulticastBindMem");
+    return cuttle_unsupported(314, "cuMulticastBindMem");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop);
 CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
     (void)mcHandle;
     (void)prop;
-    return cuttle_unsupported(314, "cuMulticastCreate");
+    return cuttle_unsupported(315, "cuMulticastCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option);
 CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option) {
     (void)granularity;
     (void)prop;
     (void)option;
-    return cuttle_unsupported(315, "cuMulticastGetGranularity");
+    return cuttle_unsupported(316, "cuMulticastGetGranularity");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size);
 CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
@@ -790,13 +790,13 @@ CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevi
     (void)dev;
     (void)mcOffset;
     (void)size;
-    return cuttle_unsupported(316, "cuMulticastUnbind");
+    return cuttle_unsupported(317, "cuMulticastUnbind");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr);
 CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr) {
     (void)shareData_out;
     (void)ptr;
-    return cuttle_unsupported(325, "cuMemPoolExportPointer");
+    return cuttle_unsupported(326, "cuMemPoolExportPointer");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags);
 CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags) {
@@ -804,7 +804,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool
     (void)pool;
     (void)handleType;
     (void)flags;
-    return cuttle_unsupported(326, "cuMemPoolExportToShareableHandle");
+    return cuttle_unsupported(327, "cuMemPoolExportToShareableHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags);
 CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
@@ -812,21 +812,21 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void
     (void)handle;
     (void)handleType;
     (void)flags;
-    return cuttle_unsupported(329, "cuMemPoolImportFromShareableHandle");
+    return cuttle_unsupported(330, "cuMemPoolImportFromShareableHandle");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData);
 CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData) {
     (void)ptr_out;
     (void)pool;
     (void)shareData;
-    return cuttle_unsupported(330, "cuMemPoolImportPointer");
+    return cuttle_unsupported(331, "cuMemPoolImportPointer");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEventCreateFromEGLSync(CUevent *phEvent, EGLSyncKHR eglSync, unsigned int flags);
 CUresult CUDAAPI cuEventCreateFromEGLSync(CUevent *phEvent, EGLSyncKHR eglSync, unsigned int flags) {
     (void)phEvent;
     (void)eglSync;
     (void)flags;
-    return cuttle_unsupported(335, "cuEventCreateFromEGLSync");
+    return cuttle_unsupported(336, "cuEventCreateFromEGLSync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
 CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
@@ -834,7 +834,7 @@ CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstrea
     (void)count;
     (void)paramArray;
     (void)flags;
-    return cuttle_unsupported(346, "cuStreamBatchMemOp");
+    return cuttle_unsupported(347, "cuStreamBatchMemOp");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
 CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
@@ -842,13 +842,13 @@ CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CU
     (void)count;
     (void)paramArray;
     (void)flags;
-    return cuttle_unsupported(346, "cuStreamBatchMemOp_ptsz");
+    return cuttle_unsupported(347, "cuStreamBatchMemOp_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx);
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx) {
     (void)hStream;
     (void)phCtx;
-    return cuttle_unsupported(365, "cuStreamGetGreenCtx");
+    return cuttle_unsupported(366, "cuStreamGetGreenCtx");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
@@ -856,7 +856,7 @@ CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(375, "cuStreamWaitValue32");
+    return cuttle_unsupported(376, "cuStreamWaitValue32");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
@@ -864,7 +864,7 @@ CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuu
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(375, "cuStreamWaitValue32_ptsz");
+    return cuttle_unsupported(376, "cuStreamWaitValue32_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
@@ -872,7 +872,7 @@ CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(377, "cuStreamWaitValue64");
+    return cuttle_unsupported(378, "cuStreamWaitValue64");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
@@ -880,7 +880,7 @@ CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuu
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(377, "cuStreamWaitValue64_ptsz");
+    return cuttle_unsupported(378, "cuStreamWaitValue64_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
@@ -888,7 +888,7 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint3
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(379, "cuStreamWriteValue32");
+    return cuttle_unsupported(380, "cuStreamWriteValue32");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
@@ -896,7 +896,7 @@ CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cu
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(379, "cuStreamWriteValue32_ptsz");
+    return cuttle_unsupported(380, "cuStreamWriteValue32_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
@@ -904,7 +904,7 @@ CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint6
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(381, "cuStreamWriteValue64");
+    return cuttle_unsupported(382, "cuStreamWriteValue64");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
@@ -912,7 +912,7 @@ CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cu
     (void)addr;
     (void)value;
     (void)flags;
-    return cuttle_unsupported(381, "cuStreamWriteValue64_ptsz");
+    return cuttle_unsupported(382, "cuStreamWriteValue64_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
@@ -921,7 +921,7 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
     (void)dependencies;
     (void)numDependencies;
     (void)nodeParams;
-    return cuttle_unsupported(387, "cuGraphAddBatchMemOpNode");
+    return cuttle_unsupported(388, "cuGraphAddBatchMemOpNode");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams) {
@@ -930,7 +930,7 @@ CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode
     (void)dependencies;
     (void)numDependencies;
     (void)nodeParams;
-    return cuttle_unsupported(394, "cuGraphAddExternalSemaphoresSignalNode");
+    return cuttle_unsupported(395, "cuGraphAddExternalSemaphoresSignalNode");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams) {
@@ -939,19 +939,19 @@ CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, 
     (void)dependencies;
     (void)numDependencies;
     (void)nodeParams;
-    return cuttle_unsupported(395, "cuGraphAddExternalSemaphoresWaitNode");
+    return cuttle_unsupported(396, "cuGraphAddExternalSemaphoresWaitNode");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out);
 CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out) {
     (void)hNode;
     (void)nodeParams_out;
-    return cuttle_unsupported(405, "cuGraphBatchMemOpNodeGetParams");
+    return cuttle_unsupported(406, "cuGraphBatchMemOpNodeGetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
     (void)hNode;
     (void)nodeParams;
-    return cuttle_unsupported(406, "cuGraphBatchMemOpNodeSetParams");
+    return cuttle_unsupported(407, "cuGraphBatchMemOpNodeSetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags);
 CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags) {
@@ -960,59 +960,59 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
     (void)ctx;
     (void)defaultLaunchValue;
     (void)flags;
-    return cuttle_unsupported(409, "cuGraphConditionalHandleCreate");
+    return cuttle_unsupported(410, "cuGraphConditionalHandleCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags);
 CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags) {
     (void)hGraph;
     (void)path;
     (void)flags;
-    return cuttle_unsupported(411, "cuGraphDebugDotPrint");
+    return cuttle_unsupported(412, "cuGraphDebugDotPrint");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
     (void)hGraphExec;
     (void)hNode;
     (void)nodeParams;
-    return cuttle_unsupported(418, "cuGraphExecBatchMemOpNodeSetParams");
+    return cuttle_unsupported(419, "cuGraphExecBatchMemOpNodeSetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams) {
     (void)hGraphExec;
     (void)hNode;
     (void)nodeParams;
-    return cuttle_unsupported(423, "cuGraphExecExternalSemaphoresSignalNodeSetParams");
+    return cuttle_unsupported(424, "cuGraphExecExternalSemaphoresSignalNodeSetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams) {
     (void)hGraphExec;
     (void)hNode;
     (void)nodeParams;
-    return cuttle_unsupported(424, "cuGraphExecExternalSemaphoresWaitNodeSetParams");
+    return cuttle_unsupported(425, "cuGraphExecExternalSemaphoresWaitNodeSetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out);
 CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out) {
     (void)hNode;
     (void)params_out;
-    return cuttle_unsupported(434, "cuGraphExternalSemaphoresSignalNodeGetParams");
+    return cuttle_unsupported(435, "cuGraphExternalSemaphoresSignalNodeGetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams) {
     (void)hNode;
     (void)nodeParams;
-    return cuttle_unsupported(435, "cuGraphExternalSemaphoresSignalNodeSetParams");
+    return cuttle_unsupported(436, "cuGraphExternalSemaphoresSignalNodeSetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out);
 CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out) {
     (void)hNode;
     (void)params_out;
-    return cuttle_unsupported(436, "cuGraphExternalSemaphoresWaitNodeGetParams");
+    return cuttle_unsupported(437, "cuGraphExternalSemaphoresWaitNodeGetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams);
 CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams) {
     (void)hNode;
     (void)nodeParams;
-    return cuttle_unsupported(437, "cuGraphExternalSemaphoresWaitNodeSetParams");
+    return cuttle_unsupported(438, "cuGraphExternalSemaphoresWaitNodeSetParams");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
 CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
@@ -1031,7 +1031,7 @@ CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapData
     (void)swizzle;
     (void)l2Promotion;
     (void)oobFill;
-    return cuttle_unsupported(481, "cuTensorMapEncodeIm2col");
+    return cuttle_unsupported(482, "cuTensorMapEncodeIm2col");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
 CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
@@ -1051,7 +1051,7 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMap
     (void)swizzle;
     (void)l2Promotion;
     (void)oobFill;
-    return cuttle_unsupported(482, "cuTensorMapEncodeIm2colWide");
+    return cuttle_unsupported(483, "cuTensorMapEncodeIm2colWide");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill);
 CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
@@ -1067,60 +1067,60 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataT
     (void)swizzle;
     (void)l2Promotion;
     (void)oobFill;
-    return cuttle_unsupported(483, "cuTensorMapEncodeTiled");
+    return cuttle_unsupported(484, "cuTensorMapEncodeTiled");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress);
 CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress) {
     (void)tensorMap;
     (void)globalAddress;
-    return cuttle_unsupported(484, "cuTensorMapReplaceAddress");
+    return cuttle_unsupported(485, "cuTensorMapReplaceAddress");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef);
 CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef) {
     (void)pTexRef;
-    return cuttle_unsupported(490, "cuTexRefCreate");
+    return cuttle_unsupported(491, "cuTexRefCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef) {
     (void)hTexRef;
-    return cuttle_unsupported(491, "cuTexRefDestroy");
+    return cuttle_unsupported(492, "cuTexRefDestroy");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef) {
     (void)pdptr;
     (void)hTexRef;
-    return cuttle_unsupported(492, "cuTexRefGetAddress");
+    return cuttle_unsupported(493, "cuTexRefGetAddress");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef) {
     (void)pmaxAniso;
     (void)hTexRef;
-    return cuttle_unsupported(500, "cuTexRefGetMaxAnisotropy");
+    return cuttle_unsupported(501, "cuTexRefGetMaxAnisotropy");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef) {
     (void)pfm;
     (void)hTexRef;
-    return cuttle_unsupported(501, "cuTexRefGetMipmapFilterMode");
+    return cuttle_unsupported(502, "cuTexRefGetMipmapFilterMode");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef) {
     (void)pbias;
     (void)hTexRef;
-    return cuttle_unsupported(502, "cuTexRefGetMipmapLevelBias");
+    return cuttle_unsupported(503, "cuTexRefGetMipmapLevelBias");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef) {
     (void)pminMipmapLevelClamp;
     (void)pmaxMipmapLevelClamp;
     (void)hTexRef;
-    return cuttle_unsupported(503, "cuTexRefGetMipmapLevelClamp");
+    return cuttle_unsupported(504, "cuTexRefGetMipmapLevelClamp");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef);
 CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef) {
     (void)phMipmappedArray;
     (void)hTexRef;
-    return cuttle_unsupported(504, "cuTexRefGetMipmappedArray");
+    return cuttle_unsupported(505, "cuTexRefGetMipmappedArray");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes);
 CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes) {
@@ -1128,7 +1128,7 @@ CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, 
     (void)hTexRef;
     (void)dptr;
     (void)bytes;
-    return cuttle_unsupported(505, "cuTexRefSetAddress");
+    return cuttle_unsupported(506, "cuTexRefSetAddress");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch);
 CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch) {
@@ -1136,24 +1136,24 @@ CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIP
     (void)desc;
     (void)dptr;
     (void)Pitch;
-    return cuttle_unsupported(507, "cuTexRefSetAddress2D");
+    return cuttle_unsupported(508, "cuTexRefSetAddress2D");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem);
 CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem) {
     (void)extMem;
-    return cuttle_unsupported(521, "cuDestroyExternalMemory");
+    return cuttle_unsupported(522, "cuDestroyExternalMemory");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
 CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem) {
     (void)extSem;
-    return cuttle_unsupported(522, "cuDestroyExternalSemaphore");
+    return cuttle_unsupported(523, "cuDestroyExternalSemaphore");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources);
 CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources) {
     (void)phDesc;
     (void)resources;
     (void)nbResources;
-    return cuttle_unsupported(523, "cuDevResourceGenerateDesc");
+    return cuttle_unsupported(524, "cuDevResourceGenerateDesc");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount);
 CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount) {
@@ -1163,7 +1163,7 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     (void)remaining;
     (void)useFlags;
     (void)minCount;
-    return cuttle_unsupported(524, "cuDevSmResourceSplitByCount");
+    return cuttle_unsupported(525, "cuDevSmResourceSplitByCount");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *conn, CUgraphicsResource *pCudaResource, CUstream *pStream, unsigned int timeout);
 CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *conn, CUgraphicsResource *pCudaResource, CUstream *pStream, unsigned int timeout) {
@@ -1171,32 +1171,32 @@ CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *conn, CU
     (void)pCudaResource;
     (void)pStream;
     (void)timeout;
-    return cuttle_unsupported(525, "cuEGLStreamConsumerAcquireFrame");
+    return cuttle_unsupported(526, "cuEGLStreamConsumerAcquireFrame");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream);
 CUresult CUDAAPI cuEGLStreamConsumerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream) {
     (void)conn;
     (void)stream;
-    return cuttle_unsupported(526, "cuEGLStreamConsumerConnect");
+    return cuttle_unsupported(527, "cuEGLStreamConsumerConnect");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection *conn, EGLStreamKHR stream, unsigned int flags);
 CUresult CUDAAPI cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection *conn, EGLStreamKHR stream, unsigned int flags) {
     (void)conn;
     (void)stream;
     (void)flags;
-    return cuttle_unsupported(527, "cuEGLStreamConsumerConnectWithFlags");
+    return cuttle_unsupported(528, "cuEGLStreamConsumerConnectWithFlags");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerDisconnect(CUeglStreamConnection *conn);
 CUresult CUDAAPI cuEGLStreamConsumerDisconnect(CUeglStreamConnection *conn) {
     (void)conn;
-    return cuttle_unsupported(528, "cuEGLStreamConsumerDisconnect");
+    return cuttle_unsupported(529, "cuEGLStreamConsumerDisconnect");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *conn, CUgraphicsResource pCudaResource, CUstream *pStream);
 CUresult CUDAAPI cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *conn, CUgraphicsResource pCudaResource, CUstream *pStream) {
     (void)conn;
     (void)pCudaResource;
     (void)pStream;
-    return cuttle_unsupported(529, "cuEGLStreamConsumerReleaseFrame");
+    return cuttle_unsupported(530, "cuEGLStreamConsumerReleaseFrame");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream, EGLint width, EGLint height);
 CUresult CUDAAPI cuEGLStreamProducerConnect(CUeglStreamConnection *conn, EGLStreamKHR stream, EGLint width, EGLint height) {
@@ -1204,54 +1204,54 @@ CUresult CUDAAPI cuEGLStreamProducerConnect(CUeglStreamConnection *conn, EGLStre
     (void)stream;
     (void)width;
     (void)height;
-    return cuttle_unsupported(530, "cuEGLStreamProducerConnect");
+    return cuttle_unsupported(531, "cuEGLStreamProducerConnect");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerDisconnect(CUeglStreamConnection *conn);
 CUresult CUDAAPI cuEGLStreamProducerDisconnect(CUeglStreamConnection *conn) {
     (void)conn;
-    return cuttle_unsupported(531, "cuEGLStreamProducerDisconnect");
+    return cuttle_unsupported(532, "cuEGLStreamProducerDisconnect");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerPresentFrame(CUeglStreamConnection *conn, CUeglFrame eglframe, CUstream *pStream);
 CUresult CUDAAPI cuEGLStreamProducerPresentFrame(CUeglStreamConnection *conn, CUeglFrame eglframe, CUstream *pStream) {
     (void)conn;
     (void)eglframe;
     (void)pStream;
-    return cuttle_unsupported(532, "cuEGLStreamProducerPresentFrame");
+    return cuttle_unsupported(533, "cuEGLStreamProducerPresentFrame");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuEGLStreamProducerReturnFrame(CUeglStreamConnection *conn, CUeglFrame *eglframe, CUstream *pStream);
 CUresult CUDAAPI cuEGLStreamProducerReturnFrame(CUeglStreamConnection *conn, CUeglFrame *eglframe, CUstream *pStream) {
     (void)conn;
     (void)eglframe;
     (void)pStream;
-    return cuttle_unsupported(533, "cuEGLStreamProducerReturnFrame");
+    return cuttle_unsupported(534, "cuEGLStreamProducerReturnFrame");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc);
 CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc) {
     (void)devPtr;
     (void)extMem;
     (void)bufferDesc;
-    return cuttle_unsupported(534, "cuExternalMemoryGetMappedBuffer");
+    return cuttle_unsupported(535, "cuExternalMemoryGetMappedBuffer");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc);
 CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc) {
     (void)mipmap;
     (void)extMem;
     (void)mipmapDesc;
-    return cuttle_unsupported(535, "cuExternalMemoryGetMappedMipmappedArray");
+    return cuttle_unsupported(536, "cuExternalMemoryGetMappedMipmappedArray");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device);
 CUresult CUDAAPI cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device) {
     (void)pCtx;
     (void)Flags;
     (void)device;
-    return cuttle_unsupported(536, "cuGLCtxCreate");
+    return cuttle_unsupported(537, "cuGLCtxCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device);
 CUresult CUDAAPI cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device) {
     (void)pCtx;
     (void)Flags;
     (void)device;
-    return cuttle_unsupported(537, "cuGLCtxCreate_v2");
+    return cuttle_unsupported(538, "cuGLCtxCreate_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLGetDevices(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList);
 CUresult CUDAAPI cuGLGetDevices(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList) {
@@ -1259,7 +1259,7 @@ CUresult CUDAAPI cuGLGetDevices(unsigned int *pCudaDeviceCount, CUdevice *pCudaD
     (void)pCudaDevices;
     (void)cudaDeviceCount;
     (void)deviceList;
-    return cuttle_unsupported(538, "cuGLGetDevices");
+    return cuttle_unsupported(539, "cuGLGetDevices");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLGetDevices_v2(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList);
 CUresult CUDAAPI cuGLGetDevices_v2(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, CUGLDeviceList deviceList) {
@@ -1267,32 +1267,32 @@ CUresult CUDAAPI cuGLGetDevices_v2(unsigned int *pCudaDeviceCount, CUdevice *pCu
     (void)pCudaDevices;
     (void)cudaDeviceCount;
     (void)deviceList;
-    return cuttle_unsupported(539, "cuGLGetDevices_v2");
+    return cuttle_unsupported(540, "cuGLGetDevices_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLInit(void);
 CUresult CUDAAPI cuGLInit(void) {
-    return cuttle_unsupported(540, "cuGLInit");
+    return cuttle_unsupported(541, "cuGLInit");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObject(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer);
 CUresult CUDAAPI cuGLMapBufferObject(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer) {
     (void)dptr;
     (void)size;
     (void)buffer;
-    return cuttle_unsupported(541, "cuGLMapBufferObject");
+    return cuttle_unsupported(542, "cuGLMapBufferObject");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObject_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer);
 CUresult CUDAAPI cuGLMapBufferObject_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer) {
     (void)dptr;
     (void)size;
     (void)buffer;
-    return cuttle_unsupported(542, "cuGLMapBufferObject_v2");
+    return cuttle_unsupported(543, "cuGLMapBufferObject_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObject_v2_ptds(CUdeviceptr *dptr, size_t *size, GLuint buffer);
 CUresult CUDAAPI cuGLMapBufferObject_v2_ptds(CUdeviceptr *dptr, size_t *size, GLuint buffer) {
     (void)dptr;
     (void)size;
     (void)buffer;
-    return cuttle_unsupported(542, "cuGLMapBufferObject_v2_ptds");
+    return cuttle_unsupported(543, "cuGLMapBufferObject_v2_ptds");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer, CUstream hStream);
 CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1 *dptr, unsigned int *size, GLuint buffer, CUstream hStream) {
@@ -1300,7 +1300,7 @@ CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1 *dptr, unsigned int *si
     (void)size;
     (void)buffer;
     (void)hStream;
-    return cuttle_unsupported(543, "cuGLMapBufferObjectAsync");
+    return cuttle_unsupported(544, "cuGLMapBufferObjectAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObjectAsync_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream);
 CUresult CUDAAPI cuGLMapBufferObjectAsync_v2(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream) {
@@ -1308,7 +1308,7 @@ CUresult CUDAAPI cuGLMapBufferObjectAsync_v2(CUdeviceptr *dptr, size_t *size, GL
     (void)size;
     (void)buffer;
     (void)hStream;
-    return cuttle_unsupported(544, "cuGLMapBufferObjectAsync_v2");
+    return cuttle_unsupported(545, "cuGLMapBufferObjectAsync_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream);
 CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr *dptr, size_t *size, GLuint buffer, CUstream hStream) {
@@ -1316,48 +1316,48 @@ CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr *dptr, size_t *siz
     (void)size;
     (void)buffer;
     (void)hStream;
-    return cuttle_unsupported(544, "cuGLMapBufferObjectAsync_v2_ptsz");
+    return cuttle_unsupported(545, "cuGLMapBufferObjectAsync_v2_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLRegisterBufferObject(GLuint buffer);
 CUresult CUDAAPI cuGLRegisterBufferObject(GLuint buffer) {
     (void)buffer;
-    return cuttle_unsupported(545, "cuGLRegisterBufferObject");
+    return cuttle_unsupported(546, "cuGLRegisterBufferObject");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLSetBufferObjectMapFlags(GLuint buffer, unsigned int Flags);
 CUresult CUDAAPI cuGLSetBufferObjectMapFlags(GLuint buffer, unsigned int Flags) {
     (void)buffer;
     (void)Flags;
-    return cuttle_unsupported(546, "cuGLSetBufferObjectMapFlags");
+    return cuttle_unsupported(547, "cuGLSetBufferObjectMapFlags");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLUnmapBufferObject(GLuint buffer);
 CUresult CUDAAPI cuGLUnmapBufferObject(GLuint buffer) {
     (void)buffer;
-    return cuttle_unsupported(547, "cuGLUnmapBufferObject");
+    return cuttle_unsupported(548, "cuGLUnmapBufferObject");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLUnmapBufferObjectAsync(GLuint buffer, CUstream hStream);
 CUresult CUDAAPI cuGLUnmapBufferObjectAsync(GLuint buffer, CUstream hStream) {
     (void)buffer;
     (void)hStream;
-    return cuttle_unsupported(548, "cuGLUnmapBufferObjectAsync");
+    return cuttle_unsupported(549, "cuGLUnmapBufferObjectAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGLUnregisterBufferObject(GLuint buffer);
 CUresult CUDAAPI cuGLUnregisterBufferObject(GLuint buffer) {
     (void)buffer;
-    return cuttle_unsupported(549, "cuGLUnregisterBufferObject");
+    return cuttle_unsupported(550, "cuGLUnregisterBufferObject");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsEGLRegisterImage(CUgraphicsResource *pCudaResource, EGLImageKHR image, unsigned int flags);
 CUresult CUDAAPI cuGraphicsEGLRegisterImage(CUgraphicsResource *pCudaResource, EGLImageKHR image, unsigned int flags) {
     (void)pCudaResource;
     (void)image;
     (void)flags;
-    return cuttle_unsupported(550, "cuGraphicsEGLRegisterImage");
+    return cuttle_unsupported(551, "cuGraphicsEGLRegisterImage");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *pCudaResource, GLuint buffer, unsigned int Flags);
 CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *pCudaResource, GLuint buffer, unsigned int Flags) {
     (void)pCudaResource;
     (void)buffer;
     (void)Flags;
-    return cuttle_unsupported(551, "cuGraphicsGLRegisterBuffer");
+    return cuttle_unsupported(552, "cuGraphicsGLRegisterBuffer");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource *pCudaResource, GLuint image, GLenum target, unsigned int Flags);
 CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource *pCudaResource, GLuint image, GLenum target, unsigned int Flags) {
@@ -1365,21 +1365,21 @@ CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource *pCudaResource, GL
     (void)image;
     (void)target;
     (void)Flags;
-    return cuttle_unsupported(552, "cuGraphicsGLRegisterImage");
+    return cuttle_unsupported(553, "cuGraphicsGLRegisterImage");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
 CUresult CUDAAPI cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
     (void)count;
     (void)resources;
     (void)hStream;
-    return cuttle_unsupported(553, "cuGraphicsMapResources");
+    return cuttle_unsupported(554, "cuGraphicsMapResources");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
 CUresult CUDAAPI cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
     (void)count;
     (void)resources;
     (void)hStream;
-    return cuttle_unsupported(553, "cuGraphicsMapResources_ptsz");
+    return cuttle_unsupported(554, "cuGraphicsMapResources_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(CUeglFrame *eglFrame, CUgraphicsResource resource, unsigned int index, unsigned int mipLevel);
 CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(CUeglFrame *eglFrame, CUgraphicsResource resource, unsigned int index, unsigned int mipLevel) {
@@ -1387,39 +1387,39 @@ CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(CUeglFrame *eglFrame, CUgra
     (void)resource;
     (void)index;
     (void)mipLevel;
-    return cuttle_unsupported(554, "cuGraphicsResourceGetMappedEglFrame");
+    return cuttle_unsupported(555, "cuGraphicsResourceGetMappedEglFrame");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *pMipmappedArray, CUgraphicsResource resource);
 CUresult CUDAAPI cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *pMipmappedArray, CUgraphicsResource resource) {
     (void)pMipmappedArray;
     (void)resource;
-    return cuttle_unsupported(555, "cuGraphicsResourceGetMappedMipmappedArray");
+    return cuttle_unsupported(556, "cuGraphicsResourceGetMappedMipmappedArray");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *pDevPtr, unsigned int *pSize, CUgraphicsResource resource);
 CUresult CUDAAPI cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *pDevPtr, unsigned int *pSize, CUgraphicsResource resource) {
     (void)pDevPtr;
     (void)pSize;
     (void)resource;
-    return cuttle_unsupported(556, "cuGraphicsResourceGetMappedPointer");
+    return cuttle_unsupported(557, "cuGraphicsResourceGetMappedPointer");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource);
 CUresult CUDAAPI cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource) {
     (void)pDevPtr;
     (void)pSize;
     (void)resource;
-    return cuttle_unsupported(557, "cuGraphicsResourceGetMappedPointer_v2");
+    return cuttle_unsupported(558, "cuGraphicsResourceGetMappedPointer_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags);
 CUresult CUDAAPI cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags) {
     (void)resource;
     (void)flags;
-    return cuttle_unsupported(558, "cuGraphicsResourceSetMapFlags");
+    return cuttle_unsupported(559, "cuGraphicsResourceSetMapFlags");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags);
 CUresult CUDAAPI cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags) {
     (void)resource;
     (void)flags;
-    return cuttle_unsupported(559, "cuGraphicsResourceSetMapFlags_v2");
+    return cuttle_unsupported(560, "cuGraphicsResourceSetMapFlags_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray *pArray, CUgraphicsResource resource, unsigned int arrayIndex, unsigned int mipLevel);
 CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray *pArray, CUgraphicsResource resource, unsigned int arrayIndex, unsigned int mipLevel) {
@@ -1427,52 +1427,52 @@ CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray *pArray, CUgraphics
     (void)resource;
     (void)arrayIndex;
     (void)mipLevel;
-    return cuttle_unsupported(560, "cuGraphicsSubResourceGetMappedArray");
+    return cuttle_unsupported(561, "cuGraphicsSubResourceGetMappedArray");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
 CUresult CUDAAPI cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
     (void)count;
     (void)resources;
     (void)hStream;
-    return cuttle_unsupported(561, "cuGraphicsUnmapResources");
+    return cuttle_unsupported(562, "cuGraphicsUnmapResources");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream);
 CUresult CUDAAPI cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream) {
     (void)count;
     (void)resources;
     (void)hStream;
-    return cuttle_unsupported(561, "cuGraphicsUnmapResources_ptsz");
+    return cuttle_unsupported(562, "cuGraphicsUnmapResources_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource resource);
 CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource resource) {
     (void)resource;
-    return cuttle_unsupported(562, "cuGraphicsUnregisterResource");
+    return cuttle_unsupported(563, "cuGraphicsUnregisterResource");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *pCudaResource, VdpOutputSurface vdpSurface, unsigned int flags);
 CUresult CUDAAPI cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *pCudaResource, VdpOutputSurface vdpSurface, unsigned int flags) {
     (void)pCudaResource;
     (void)vdpSurface;
     (void)flags;
-    return cuttle_unsupported(563, "cuGraphicsVDPAURegisterOutputSurface");
+    return cuttle_unsupported(564, "cuGraphicsVDPAURegisterOutputSurface");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *pCudaResource, VdpVideoSurface vdpSurface, unsigned int flags);
 CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *pCudaResource, VdpVideoSurface vdpSurface, unsigned int flags) {
     (void)pCudaResource;
     (void)vdpSurface;
     (void)flags;
-    return cuttle_unsupported(564, "cuGraphicsVDPAURegisterVideoSurface");
+    return cuttle_unsupported(565, "cuGraphicsVDPAURegisterVideoSurface");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc);
 CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc) {
     (void)extMem_out;
     (void)memHandleDesc;
-    return cuttle_unsupported(565, "cuImportExternalMemory");
+    return cuttle_unsupported(566, "cuImportExternalMemory");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc);
 CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc) {
     (void)extSem_out;
     (void)semHandleDesc;
-    return cuttle_unsupported(566, "cuImportExternalSemaphore");
+    return cuttle_unsupported(567, "cuImportExternalSemaphore");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
 CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
@@ -1480,7 +1480,7 @@ CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extS
     (void)paramsArray;
     (void)numExtSems;
     (void)stream;
-    return cuttle_unsupported(567, "cuSignalExternalSemaphoresAsync");
+    return cuttle_unsupported(568, "cuSignalExternalSemaphoresAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
 CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
@@ -1488,7 +1488,7 @@ CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore 
     (void)paramsArray;
     (void)numExtSems;
     (void)stream;
-    return cuttle_unsupported(567, "cuSignalExternalSemaphoresAsync_ptsz");
+    return cuttle_unsupported(568, "cuSignalExternalSemaphoresAsync_ptsz");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress);
 CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
@@ -1497,7 +1497,7 @@ CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice 
     (void)device;
     (void)vdpDevice;
     (void)vdpGetProcAddress;
-    return cuttle_unsupported(568, "cuVDPAUCtxCreate");
+    return cuttle_unsupported(569, "cuVDPAUCtxCreate");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress);
 CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
@@ -1506,14 +1506,14 @@ CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevi
     (void)device;
     (void)vdpDevice;
     (void)vdpGetProcAddress;
-    return cuttle_unsupported(569, "cuVDPAUCtxCreate_v2");
+    return cuttle_unsupported(570, "cuVDPAUCtxCreate_v2");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuVDPAUGetDevice(CUdevice *pDevice, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress);
 CUresult CUDAAPI cuVDPAUGetDevice(CUdevice *pDevice, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
     (void)pDevice;
     (void)vdpDevice;
     (void)vdpGetProcAddress;
-    return cuttle_unsupported(570, "cuVDPAUGetDevice");
+    return cuttle_unsupported(571, "cuVDPAUGetDevice");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
 CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
@@ -1521,7 +1521,7 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSem
     (void)paramsArray;
     (void)numExtSems;
     (void)stream;
-    return cuttle_unsupported(571, "cuWaitExternalSemaphoresAsync");
+    return cuttle_unsupported(572, "cuWaitExternalSemaphoresAsync");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
 CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
@@ -1529,5 +1529,5 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *e
     (void)paramsArray;
     (void)numExtSems;
     (void)stream;
-    return cuttle_unsupported(571, "cuWaitExternalSemaphoresAsync_ptsz");
+    return cuttle_unsupported(572, "cuWaitExternalSemaphoresAsync_ptsz");
 }
