@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cuttle.abi import cuda_errors as errors
 from cuttle.client import build
 from tests.client import cluster_launches
 
@@ -24,18 +25,22 @@ ONLY_ON_H200 = frozenset(
 )
 
 
-@pytest.fixture(scope="module")
-def answers(library: Path) -> dict[str, list[Any]]:
-    """Cuttle's answers to all cases, as a device of compute capability 9.0."""
+def run(library: Path, capability: str, *cases: str) -> tuple[dict[str, list[Any]], str]:
+    """Cuttle's answers to some or all cases, and what it said."""
     path = os.pathsep.join(filter(None, [str(build.CLIENT.parent.parent), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, cluster_launches.__file__, str(library)],
-        env={**os.environ, "CUTTLE_COMPUTE_CAPABILITY": "9.0", "CUTTLE_PYTHON": sys.executable, "PYTHONPATH": path},
+        [sys.executable, cluster_launches.__file__, str(library), *cases],
+        env={**os.environ, "CUTTLE_COMPUTE_CAPABILITY": capability, "CUTTLE_PYTHON": sys.executable, "PYTHONPATH": path},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[Any]] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def answers(library: Path) -> dict[str, list[Any]]:
+    """The answers to all cases, as a device of compute capability 9.0."""
+    return run(library, "9.0")[0]
 
 
 def comparable(case: str, answer: list[Any]) -> list[Any]:
@@ -64,3 +69,14 @@ def test_answers_are_those_of_an_h200(answers: dict[str, list[Any]], call: str) 
 @pytest.mark.device
 def test_what_only_fits_an_h200_is_refused(answers: dict[str, list[Any]]) -> None:
     assert {case: answers[case][-1] for case in ONLY_ON_H200} == dict.fromkeys(ONLY_ON_H200, 0)
+
+
+@pytest.mark.device
+def test_a_device_without_clusters_refuses_and_says_so(library: Path) -> None:
+    several, one = (f"launch_ex plain grid=4 block=32 cluster={blocks}" for blocks in (2, 1))
+    question = "active plain grid=4 block=32 cluster=2"
+    found, said = run(library, "8.0", question, one, several)
+    assert found[several] == [errors.CUDA_ERROR_NOT_SUPPORTED]
+    assert found[question][0] == errors.CUDA_ERROR_NOT_SUPPORTED
+    assert found[one] == RECORD["answers"]["launch_ex plain grid=2 block=32 cluster=1"][:-1] + [[4, 1, 1, 1, 1]]
+    assert said.count("hint: on the CPU, set CUTTLE_COMPUTE_CAPABILITY=9.0") == 1

@@ -17,7 +17,7 @@ from tests.programs.test_programs import RUN_TIMEOUT_S, build, recorded
 TARGETS = ("rdna:gfx1100", "rdna:gfx1200")
 QUICK = ("vector_add", "matmul_tiled", "reduce_shuffle")
 # What a program prints when it uses what AMD GPUs do not have.
-REFUSED = {"clusters": "got cudaErrorNotSupported"}
+REFUSED = {"clusters": "a launch with thread block clusters was refused"}
 
 
 def check(program: Program, device: str) -> None:

@@ -31,6 +31,13 @@ CUresult cluster_check(const function *of, const launch_shape *shape, uint32_t m
     return holds_at_most(preferred, most) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
+void cluster_say_none(void) {
+    static bool said;
+    if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+    client_log("a launch with thread block clusters was refused: this device has none\n"
+               "  hint: on the CPU, set CUTTLE_COMPUTE_CAPABILITY=9.0; AMD GPUs have none");
+}
+
 CUresult cluster_check_given(const function *of, const launch_shape *shape) {
     return of->cluster_must_be_set && all_zero(shape->cluster) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }

@@ -107,6 +107,7 @@ static CUresult check(const function *of, const launch_shape *shape, CUstream on
     TRY(stream_resolve(on, &to));
     if (result == CUDA_SUCCESS) return to->capturing ? CUDA_SUCCESS : cluster_check_given(of, shape);
     if (to->capturing) capture_forbids(to);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) cluster_say_none();
     return result;
 }
 

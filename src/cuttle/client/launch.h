@@ -23,6 +23,7 @@ CUresult launch_parameters(uint8_t *to, const function *of, void **parameters, v
 CUresult cluster_check(const function *of, const launch_shape *shape, uint32_t most);
 /* Whether a kernel that must be launched with cluster dimensions got some; nodes of graphs need none. */
 CUresult cluster_check_given(const function *of, const launch_shape *shape);
+void cluster_say_none(void); /* on stderr, once: why launches with clusters fail on this device */
 uint32_t cluster_most_blocks(const function *of); /* in a cluster of a launch */
 /* Takes a launch attribute into the shape if it is about clusters. */
 CUresult cluster_read_attribute(launch_shape *shape, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
