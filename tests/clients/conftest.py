@@ -43,18 +43,45 @@ def device_environment() -> dict[str, str]:
     return {**os.environ, "CUTTLE_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(filter(None, parts))}
 
 
-@pytest.fixture(scope="session")
-def wine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of an own Wine prefix for 64-bit programs."""
-    if shutil.which("wine") is None:
-        pytest.skip("Wine is not installed: apt-get install wine wine64")
-    folder = tmp_path_factory.mktemp("wine")
+def prefix_environment(folder: Path, **more: str) -> dict[str, str]:
+    """The environment of an own Wine prefix in a folder; the prefix is made."""
     environment = {
         **device_environment(),
         "WINEPREFIX": str(folder / "prefix"),
         "WINEDEBUG": "-all",
         # No window, no .NET, no browser, no menu entries
         "WINEDLLOVERRIDES": "mscoree,mshtml=;winemenubuilder.exe=d",
+        **more,
     }
-    subprocess.run(["wineboot", "-i"], env=environment, check=True, timeout=300, capture_output=True)
+    subprocess.run(
+        [environment.get("WINELOADER", "wine"), "wineboot", "-i"],
+        env=environment, check=True, timeout=300, capture_output=True,
+    )  # fmt: skip
     return environment
+
+
+@pytest.fixture(scope="session")
+def wine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """For 64-bit Windows programs."""
+    if shutil.which("wine") is None:
+        pytest.skip("Wine is not installed: apt-get install wine wine64")
+    return prefix_environment(tmp_path_factory.mktemp("wine"))
+
+
+@pytest.fixture(scope="session")
+def wine32(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """For 32-bit Windows programs: a 32-bit Wine that tools/unpack_wine32.sh unpacked."""
+    named = os.environ.get("CUTTLE_TEST_WINE32")
+    if not named:
+        pytest.skip("CUTTLE_TEST_WINE32 names no 32-bit Wine: see tools/unpack_wine32.sh")
+    root = Path(named).resolve()
+    wine = root / "usr/lib/wine"
+    return prefix_environment(
+        tmp_path_factory.mktemp("wine32"),
+        WINEARCH="win32",
+        WINELOADER=str(wine / "wine"),
+        WINESERVER=str(wine / "wineserver32"),
+        WINEDLLPATH=str(root / "usr/lib/i386-linux-gnu/wine"),
+        WINEPATH="\\\\?\\unix" + f"{root}/usr/i686-w64-mingw32/lib".replace("/", "\\"),  # zlib1.dll
+        LD_LIBRARY_PATH=f"{root}/usr/lib/i386-linux-gnu:{root}/lib/i386-linux-gnu",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cuttle.abi.cuda import FUNCTIONS
 from cuttle.client import build
 from tests.clients.conftest import Run, built_program
 from tests.clients.test_linux_i386 import NAMES as NAMES_32
@@ -96,3 +98,30 @@ def test_a_setting_that_is_refused(run: Run) -> None:
     done = run(CUTTLE_COMPUTE_CAPABILITY="many")
     assert done.returncode == 2, done
     assert done.stdout == "failed cuInit 1\n"
+
+
+def test_all_checks_on_32_bits(wine32: dict[str, str], tmp_path: Path) -> None:
+    client = "windows-i386"
+    build.build(others=[client])
+    program = built_program(tmp_path, client)
+    shutil.copy(build.LIB / build.OTHER_CLIENTS[client][0], tmp_path)
+    command = [wine32["WINELOADER"], str(program)]
+    done = subprocess.run(command, env=wine32, capture_output=True, text=True, timeout=300)
+    lines = done.stdout.splitlines()
+    assert [line.removeprefix("ok ") for line in lines if line.startswith("ok ")] == list(NAMES_32), done
+    assert lines[-1] == "all right"
+    assert done.returncode == 0
+
+
+def test_dlls_need_kernel32_alone(run: Run) -> None:
+    """No C runtime; exports have the names of NVIDIA's, undecorated also on 32 bits."""
+    build.build(others=["windows-i386"])
+    rows = {name.encode() for row in FUNCTIONS for name in (row.name, row.name + row.per_thread)}
+    for client in ("windows-x86_64", "windows-i386"):
+        data = (build.LIB / build.OTHER_CLIENTS[client][0]).read_bytes()
+        names = set(re.findall(rb"[\w.]+\.dll", data, re.I))
+        # Winsock and the random numbers are looked up by cuInit.
+        assert {name.lower() for name in names} == {
+            b"kernel32.dll", b"nvcuda.dll", b"ntdll.dll", b"ws2_32.dll", b"advapi32.dll",
+        }  # fmt: skip
+        assert all(b"\0" + name + b"\0" in data for name in rows)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define START_LIMIT_MS 60000
+#define START_LIMIT_MS 30000
 #define TEXT(literal) ((const WCHAR_T *)u##literal)
 
 /* ------------------------------------------------------------------------------------------------ sockets */
