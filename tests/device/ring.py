@@ -34,6 +34,8 @@ class Machine:
         self.base = wire.ARENA_BASE
         self.device = device_class(self.shared, workers, timeout_ms)
         self.device.set_limits(self.base + (128 << 20), 16 << 20, 1024)
+        if device_class is CpuDevice:
+            self.device.cover(self.base, ARENA_BYTES)
         self.sequence = 0
         self.device.start()
 

@@ -112,6 +112,12 @@ def test_missing_file(tmp_path: Path) -> None:
         (".reg .b64 %rd<3>; { .param .b64 p; st.param.b64 [p], %rd1; call vprintf, (p, p); } ret;", False),
         ("ret;", False),
         (".reg .b64 %rd<3>; st.global.b32 [%rd1], 1; trap;", False),
+        # Kernels that trap in some case only are programs that check something.
+        (".reg .pred %p; @%p trap; ret;", False),
+        (".reg .pred %p; @%p bra out; trap; out: ret;", False),
+        (".reg .pred %p; @%p bra no; ret; no: trap;", False),
+        (".reg .pred %p; @%p ret; trap;", False),
+        (".reg .pred %p; @%p bra both; mov.pred %p, 1; both: trap;", True),
     ],
 )  # fmt: skip
 def test_stubs(text: str, stub: bool) -> None:

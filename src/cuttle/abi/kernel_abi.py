@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_BASE as FUNCTION_HANDLE_BASE
 from cuttle.abi.kernel_abi_constants import FUNCTION_HANDLE_INDEX_MASK as FUNCTION_HANDLE_INDEX_MASK
+from cuttle.abi.kernel_abi_constants import IMAGE_MAGIC as IMAGE_MAGIC
 from cuttle.abi.wire import Field, Struct
 
 WARP_LANES = 32
@@ -119,7 +120,6 @@ DRIVER_FUNCTIONS: dict[str, tuple[str, int]] = {
 }
 
 # Keys of an image's JSON metadata.
-IMAGE_MAGIC = b"CUTTLEI1"
 IMAGE_METADATA: tuple[tuple[str, str], ...] = (
     ("name", "kernel name"),
     ("blocks", "offset of `blocks` in the blob"),
@@ -137,5 +137,6 @@ IMAGE_METADATA: tuple[tuple[str, str], ...] = (
     ("max_index", "largest grid * block product per dimension its index proofs assume, or null"),
     ("parameters", "[[offset, bytes], ...]"),
     ("report", "mode, gathers, scatters, versions: for bench reports"),
-    ("lines", "[[blob offset, PTX line], ...] for fault messages"),
+    ("lines", "[[blob offset, PTX line], ...] for fault messages, ascending; line 0 is code of no instruction that may fault"),
+    ("sites", "PTX line → [instruction, source file, source line] for the lines in `lines`; empty and 0 without .loc"),
 )

@@ -9,3 +9,7 @@ so a stray data access through a handle faults.
 
 FUNCTION_HANDLE_BASE = 0x7C00_0000_0000_0000
 FUNCTION_HANDLE_INDEX_MASK = 0xFFFF_FFFF
+
+# The image file begins with: magic, bytes of metadata (u64), SHA-256 of metadata and blob.
+IMAGE_MAGIC = b"CUTTLEI1"
+IMAGE_HEADER_BYTES = 48

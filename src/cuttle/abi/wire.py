@@ -186,6 +186,7 @@ JOBS = Struct(
         Field("pad1", "u64", 7),
         Field("arena_base", "u64"),
         Field("arena_bytes", "u64"),
+        Field("arena_used", "u64", 1, "device process: bytes from the beginning that were ever given out; the rest faults"),
         Field("heap_base", "u64", 1, "device malloc heap inside the arena"),
         Field("heap_bytes", "u64"),
         Field("local_limit_bytes", "u64", 1, "CU_LIMIT_STACK_SIZE per lane"),
@@ -194,7 +195,9 @@ JOBS = Struct(
         Field("fault_address", "u64"),
         Field("fault_instruction", "u64", 1, "offset in the image"),
         Field("fault_block", "u32", 3),
-        Field("fault_thread", "u32"),
+        Field("fault_thread", "u32", 1, "linear in its block; 0xFFFFFFFF: not known"),
+        Field("fault_line", "u32", 1, "of the PTX text; 0: not known"),
+        Field("fault_access", "u32", 1, "of memory: 0 not known, 1 read, 2 write"),
         Field("fault_text", "u8", 1024),
     ),
 )

@@ -20,14 +20,19 @@ class DeviceLost(Exception):
 
 
 class Fault:
-    """What stopped a device: a CUresult and one line of text."""
+    """What stopped a device: a CUresult and one line of text; and for faults of kernels what is known beyond that.
 
-    __slots__ = ("image", "result", "text")
+    `address` is the one that was accessed, -1 if none is known. `more` are further lines for the user: place and hint.
+    """
 
-    def __init__(self, result: int, text: str, image: int = -1) -> None:
+    __slots__ = ("address", "image", "more", "result", "text")
+
+    def __init__(self, result: int, text: str, image: int = -1, address: int = -1, more: Sequence[str] = ()) -> None:
         self.result = result
         self.text = text
         self.image = image
+        self.address = address
+        self.more = tuple(more)
 
 
 class Device(Protocol):

@@ -82,6 +82,11 @@ class Value:
         return bits_of(self.type)
 
 
+def may_fault(text: str) -> bool:
+    """Whether a line of LLVM text touches memory or calls something."""
+    return text.startswith(("load", "store", "call", "cmpxchg", "atomicrmw")) or " = cmpxchg" in text
+
+
 class Emitter:
     """Collects the LLVM text of one function body and the declarations it needs.
 
@@ -97,6 +102,8 @@ class Emitter:
         self.constants: dict[str, str] = {}
         self._prefix = prefix
         self._next = 0
+        # What lines that may fault end in: the debug location of the PTX instruction they belong to, or nothing.
+        self.place = ""
 
     def another(self) -> Emitter:
         """An empty emitter of the same kind."""
@@ -109,12 +116,13 @@ class Emitter:
         return f"%{self._prefix}{self._next}"
 
     def line(self, text: str) -> None:
-        self.lines.append("  " + text)
+        self.lines.append(f"  {text}{self.place}" if self.place and may_fault(text) else "  " + text)
 
     def emit(self, element_type: str, lanes: int, text: str) -> Value:
         """Append `%new = text` and return the new value."""
         result = self.name()
-        self.lines.append(f"  {result} = {text}")
+        place = self.place if self.place and may_fault(text) else ""
+        self.lines.append(f"  {result} = {text}{place}")
         return Value(element_type, result, lanes)
 
     # -- constants and lanes -----------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import time
 from hashlib import blake2b, sha256
 
 from cuttle.abi import knobs
+from cuttle.abi.kernel_abi_constants import IMAGE_HEADER_BYTES, IMAGE_MAGIC
 from cuttle.runtime.messages import say
 
 FORMAT = "1"
-IMAGE_HEADER_BYTES = 48
 IMAGE_PAGE = 4096
 # An eviction frees a good part, so that it does not happen at every store.
 KEEP_AFTER_EVICTION = 0.8
@@ -79,7 +79,7 @@ def _processor() -> str:
 
 def is_sound(image: bytes) -> bool:
     """Whether an image file's checksum holds."""
-    if len(image) < IMAGE_HEADER_BYTES or image[:8] != b"CUTTLEI1":
+    if len(image) < IMAGE_HEADER_BYTES or image[:8] != IMAGE_MAGIC:
         return False
     text_end = IMAGE_HEADER_BYTES + int.from_bytes(image[8:16], "little")
     blob_at = -(-text_end // IMAGE_PAGE) * IMAGE_PAGE

@@ -111,6 +111,14 @@ class DeviceMemory:
         allocation = self._allocations[self._starts[place]]
         return allocation if address < allocation.address + allocation.reserved else None
 
+    def neighbours(self, address: int) -> tuple[Allocation | None, Allocation | None]:
+        """The last allocation that begins at or below an address, and the first one above it; the device's own left out."""
+        place = bisect_right(self._starts, address)
+        before = (self._allocations[start] for start in reversed(self._starts[:place]))
+        behind = (self._allocations[start] for start in self._starts[place:])
+        below, above = (next((each for each in side if each.kind != INTERNAL), None) for side in (before, behind))
+        return below, above
+
     def at(self, address: int) -> Allocation | None:
         """The allocation that begins at an address."""
         return self._allocations.get(address)

@@ -183,7 +183,14 @@ class Session:
             say(text)
 
     def device_ended(self, fault: Fault) -> None:
-        self.poison(fault.result, fault.text)
+        text, lines = fault.text, list(fault.more)
+        if fault.address >= 0:
+            from cuttle.runtime.whereabouts import whereabouts
+
+            found = whereabouts(self.memory, fault.address)
+            text += f" ({found.text})"
+            lines.append(f"  hint: {found.hint}")
+        self.poison(fault.result, "\n".join((text, *lines)))
         if self.has("kernels"):
             self.kernels.forget_executor()
         self.memory.settle_all()

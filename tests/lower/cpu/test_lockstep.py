@@ -97,6 +97,16 @@ def test_effect_before_a_branch_on_data() -> None:
     check(LATE, (96, 1, 1), [values], [np.where(values > 50, values + 1, values + 8).astype(U32)])
 
 
+@pytest.mark.parametrize("instruction", ["trap", "brkpt"])
+def test_a_guarded_trap_does_not_hinder(instruction: str) -> None:
+    """It once refused the kernel: no operation, so nothing that can be the same for all warps."""
+    values = np.arange(96, dtype=U32)
+    text = entry(
+        f"ld.global.u32 %r1, [%wide]; setp.gt.u32 %p1, %r1, 1000; @%p1 {instruction}; add.u32 %r1, %r1, 1; st.global.u32 [%wide], %r1; ret;"
+    )
+    check(text, (96, 1, 1), [values], [values + 1])
+
+
 # A loop with a trip count from memory that all threads share, and values carried around it that differ between warps.
 LOOP = entry(
     """

@@ -502,6 +502,7 @@ typedef struct cuttle_jobs_page {
     cuttle_u64 pad1[7];
     cuttle_u64 arena_base;
     cuttle_u64 arena_bytes;
+    cuttle_u64 arena_used; /* device process: bytes from the beginning that were ever given out; the rest faults */
     cuttle_u64 heap_base; /* device malloc heap inside the arena */
     cuttle_u64 heap_bytes;
     cuttle_u64 local_limit_bytes; /* CU_LIMIT_STACK_SIZE per lane */
@@ -510,9 +511,11 @@ typedef struct cuttle_jobs_page {
     cuttle_u64 fault_address;
     cuttle_u64 fault_instruction; /* offset in the image */
     uint32_t fault_block[3];
-    uint32_t fault_thread;
+    uint32_t fault_thread; /* linear in its block; 0xFFFFFFFF: not known */
+    uint32_t fault_line; /* of the PTX text; 0: not known */
+    uint32_t fault_access; /* of memory: 0 not known, 1 read, 2 write */
     uint8_t fault_text[1024];
-    uint8_t unused_rest[2848];
+    uint8_t unused_rest[2832];
 } cuttle_jobs_page;
 CUTTLE_STATIC_ASSERT(sizeof(cuttle_jobs_page) == 4096, "cuttle_jobs_page: size");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, version) == 0, "cuttle_jobs_page.version");
@@ -525,16 +528,19 @@ CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, tail) == 80, "cuttle_jobs_page.t
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, pad1) == 88, "cuttle_jobs_page.pad1");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, arena_base) == 144, "cuttle_jobs_page.arena_base");
 CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, arena_bytes) == 152, "cuttle_jobs_page.arena_bytes");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, heap_base) == 160, "cuttle_jobs_page.heap_base");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, heap_bytes) == 168, "cuttle_jobs_page.heap_bytes");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, local_limit_bytes) == 176, "cuttle_jobs_page.local_limit_bytes");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_kind) == 184, "cuttle_jobs_page.fault_kind");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_image) == 188, "cuttle_jobs_page.fault_image");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_address) == 192, "cuttle_jobs_page.fault_address");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_instruction) == 200, "cuttle_jobs_page.fault_instruction");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_block) == 208, "cuttle_jobs_page.fault_block");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_thread) == 220, "cuttle_jobs_page.fault_thread");
-CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_text) == 224, "cuttle_jobs_page.fault_text");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, arena_used) == 160, "cuttle_jobs_page.arena_used");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, heap_base) == 168, "cuttle_jobs_page.heap_base");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, heap_bytes) == 176, "cuttle_jobs_page.heap_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, local_limit_bytes) == 184, "cuttle_jobs_page.local_limit_bytes");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_kind) == 192, "cuttle_jobs_page.fault_kind");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_image) == 196, "cuttle_jobs_page.fault_image");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_address) == 200, "cuttle_jobs_page.fault_address");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_instruction) == 208, "cuttle_jobs_page.fault_instruction");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_block) == 216, "cuttle_jobs_page.fault_block");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_thread) == 228, "cuttle_jobs_page.fault_thread");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_line) == 232, "cuttle_jobs_page.fault_line");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_access) == 236, "cuttle_jobs_page.fault_access");
+CUTTLE_STATIC_ASSERT(offsetof(cuttle_jobs_page, fault_text) == 240, "cuttle_jobs_page.fault_text");
 
 typedef struct cuttle_texture_request {
     uint32_t resource_kind; /* CUresourcetype: 0 array, 1 mipmapped array, 2 linear, 3 pitch 2D */

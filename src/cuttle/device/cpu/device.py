@@ -24,6 +24,7 @@ _SLEEPING = wire.JOBS_EXECUTOR_SLEEPING_AT // 4
 _RING_AT = wire.JOB_RING_AT
 _RING_SLOT = wire.JOB_RING_AT // wire.SLOT_BYTES
 _TARGET = wire.RECORD_LAUNCH_TARGET_AT // 4
+GPU_PAGE = 2 << 20  # beyond the last page of this size kernels fault on a GPU too
 _FAULT_EXIT_CODE = 70
 
 
@@ -76,6 +77,8 @@ class CpuDevice:
         self._socket = -1
         self._next_image = 0
         self._free_images: list[int] = []
+        self._arena_used = 0
+        self._paths: dict[int, str] = {}  # of image files, for messages
         self._descriptor = os.memfd_create("cuttle-jobs")
         os.ftruncate(self._descriptor, wire.JOBS_BYTES)
         self._jobs = SharedWords(self._descriptor, wire.JOBS_BYTES)
@@ -128,6 +131,7 @@ class CpuDevice:
         self._u32[wire.JOBS_TIMEOUT_MS_AT // 4] = self._timeout_ms
         self._u64[wire.JOBS_ARENA_BASE_AT // 8] = self._shared.arena_base
         self._u64[wire.JOBS_ARENA_BYTES_AT // 8] = self._shared.arena_bytes
+        self._u64[wire.JOBS_ARENA_USED_AT // 8] = self._arena_used
         self._write_limits()
         self._room = self.position + wire.JOB_SLOTS
 
@@ -158,7 +162,11 @@ class CpuDevice:
         self._shared.status.u32[wire.STATUS_EXECUTOR_PID_AT // 4] = 0
 
     def cover(self, address: int, size: int) -> None:
-        """It uses the arena itself."""
+        """Kernels reach the arena's beginning, up to the end of the last page that was covered: pages as large as a GPU's."""
+        used = -(-(address + size - self._shared.arena_base) // GPU_PAGE) * GPU_PAGE
+        if used > self._arena_used:
+            self._arena_used = min(used, self._shared.arena_bytes)
+            self._u64[wire.JOBS_ARENA_USED_AT // 8] = self._arena_used
 
     # Jobs
 
@@ -237,6 +245,7 @@ class CpuDevice:
         slots = -(-size // wire.SLOT_BYTES)
         header = pack(wire.RECORD_LOAD_FORMAT, wire.RECORD_LOAD, slots, 0, 0, image, len(name), symbols)
         self.submit(header + name, slots)
+        self._paths[image] = path
         return image
 
     def unload(self, image: int) -> None:
@@ -271,9 +280,15 @@ class CpuDevice:
         image = self._u32[wire.JOBS_FAULT_IMAGE_AT // 4]
         if exit_code == _FAULT_EXIT_CODE and kind in wire.FAULTS:
             name, result = wire.FAULTS[kind]
+            from cuttle.device.cpu.fault_place import describe  # nothing that a start should wait for
+
             (raw,) = unpack_from("1024s", self._bytes, wire.JOBS_FAULT_TEXT_AT)
             text = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-            return Fault(result, f"{name}: {text}" if text else name, image)
+            access = self._u32[wire.JOBS_FAULT_ACCESS_AT // 4]
+            address = self._u64[wire.JOBS_FAULT_ADDRESS_AT // 8] if access else -1
+            line = self._u32[wire.JOBS_FAULT_LINE_AT // 4]
+            more, in_device_memory = describe(self._paths.get(image, ""), line, kind, access)
+            return Fault(result, f"{name}: {text}" if text else name, image, address if in_device_memory else -1, more)
         if exit_code == -9:
             return Fault(
                 719,

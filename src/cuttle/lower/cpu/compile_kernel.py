@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +19,11 @@ from cuttle.lower.cpu.compile_object import (
 )
 from cuttle.lower.cpu.image_file import pack_image
 from cuttle.lower.cpu.layout import lay_out
-from cuttle.lower.cpu.link_image import LinkError, link_image
+from cuttle.lower.cpu.link_image import Linked, LinkError, link_image
 from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel, write_refusal
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan
+from cuttle.lower.fault_sites import fault_sites
 from cuttle.lower.ops.check_operands import check_called
 from cuttle.lower.ops.dispatch import load_functions
 from cuttle.lower.ops.policy import policy
@@ -186,7 +188,7 @@ def compile_kernel(
         linked = link_image(compiled.object, exports=("blocks", "step"), allowed_imports=IMPORTS)
     except (CodeGenerationError, LinkError) as error:
         raise PtxError("PTX-0390", f"code generation failed: {error}", Where(kernel=kernel)) from error
-    metadata = image_metadata(plan.kernel, kernel, linked)
+    metadata = image_metadata(plan, kernel, linked)
     return CompiledImage(pack_image(metadata, linked.blob), metadata, source, compiled.ir, compiled.assembly)
 
 
@@ -233,7 +235,14 @@ def where_fields(where: Where) -> dict[str, Any]:
     return {name: getattr(where, name) for name in where.__dataclass_fields__}
 
 
-def image_metadata(plan: KernelPlan, kernel: str, linked: Any) -> dict[str, Any]:
+def instructions_of(image: ImagePlan) -> Iterator[Instruction]:
+    for plan in (image.kernel, *image.functions.values()):
+        for block in plan.graph.blocks:
+            yield from (node.instruction for node in block.nodes)
+
+
+def image_metadata(image: ImagePlan, kernel: str, linked: Linked) -> dict[str, Any]:
+    plan = image.kernel
     counts = plan.counts
     mode = "scan" if plan.spin_loops or plan.forest.irreducible else "regions"
     return {
@@ -264,5 +273,6 @@ def image_metadata(plan: KernelPlan, kernel: str, linked: Any) -> dict[str, Any]
             "stops": len(plan.stops),
             "lockstep": plan.lockstep,
         },
-        "lines": [],
+        "lines": [list(pair) for pair in linked.lines],
+        "sites": fault_sites(instructions_of(image), {line for _, line in linked.lines}, image.kernel.module.files),
     }

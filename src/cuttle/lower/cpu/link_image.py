@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from cuttle.lower.cpu.line_table import LINE_SECTION, LineTableError, read_line_table
+
 PAGE = 4096
 MAX_BLOB_BYTES = 1 << 30
 
@@ -32,7 +34,8 @@ class LinkError(ValueError):
 class Linked:
     """`symbols`: offsets of all named definitions. `fixups`: offsets of 64-bit words to which the load address is
     added. `imports`: (offset, name) of 64-bit words that get a function's address. All fixups and imports lie at or
-    behind `data_offset`, a multiple of the page size: what is before it can be mapped read-only and executable.
+    behind `data_offset`, a multiple of the page size: what is before it can be mapped read-only and executable. `lines`:
+    ascending offsets from which on code belongs to a source line (0: to none).
     """
 
     blob: bytes
@@ -40,6 +43,7 @@ class Linked:
     fixups: list[int]
     imports: list[tuple[int, str]]
     data_offset: int
+    lines: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -81,6 +85,7 @@ class _Object:
     sections: list[_Section] = field(default_factory=list)
     symbols: list[_Symbol] = field(default_factory=list)
     relocations: list[_Relocation] = field(default_factory=list)
+    line_relocations: list[_Relocation] = field(default_factory=list)
 
 
 def link_image(data: bytes, exports: Iterable[str] = (), allowed_imports: Iterable[str] | None = None) -> Linked:
@@ -187,7 +192,8 @@ def _read_relocations(result: _Object, table: _Section, symbol_table: int) -> No
     if table.info >= len(result.sections):
         raise LinkError(f"`{table.name}` applies to no section")
     section = result.sections[table.info]
-    if not _kept(section):
+    is_lines = section.name == LINE_SECTION
+    if not _kept(section) and not is_lines:
         return
     if table.type != _SHT_RELA or table.entry_bytes != 24 or table.size % 24 or table.link != symbol_table:
         raise LinkError(f"`{table.name}` is malformed")
@@ -202,7 +208,8 @@ def _read_relocations(result: _Object, table: _Section, symbol_table: int) -> No
             raise LinkError(f"a relocation lies outside `{section.name}`")
         if symbol >= len(result.symbols):
             raise LinkError("a relocation has no symbol")
-        result.relocations.append(_Relocation(section, offset, kind, symbol, addend))
+        into = result.line_relocations if is_lines else result.relocations
+        into.append(_Relocation(section, offset, kind, symbol, addend))
 
 
 def _kept(section: _Section) -> bool:
@@ -325,7 +332,24 @@ class _Layout:
                 address = self._address(number)
                 if address is not None:
                     symbols[symbol.name] = address
-        return Linked(bytes(blob), symbols, sorted(fixups), sorted(imports), data_offset)
+        return Linked(bytes(blob), symbols, sorted(fixups), sorted(imports), data_offset, self._lines())
+
+    def _lines(self) -> list[tuple[int, int]]:
+        """Where code of which source line begins, from the debug section that is not loaded."""
+        source = self.source
+        for section in source.sections:
+            if section.name == LINE_SECTION:
+                data = bytearray(_slice(source.data, section.offset, section.size, "the line table"))
+                for relocation in source.line_relocations:
+                    address = self._address(relocation.symbol)
+                    if relocation.type != _R_64 or address is None:
+                        raise LinkError("a relocation of the line table is not of an address in the code")
+                    struct.pack_into("<Q", data, relocation.offset, address + relocation.addend)
+                try:
+                    return read_line_table(bytes(data))
+                except LineTableError as error:
+                    raise LinkError(f"the line table: {error}") from None
+        return []
 
     def _apply(
         self, blob: bytearray, relocation: _Relocation, fixups: list[int], imports: list[tuple[int, str]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cuttle.abi.kernel_abi import BLOCK, LAUNCH, STEP_DONE
 from cuttle.lower.cpu.blocks import BlockWriter
 from cuttle.lower.cpu.calls import BAD_TARGET_FAULT
+from cuttle.lower.cpu.line_table import FIRST_SCOPE, NO_LINE, SCOPE, debug_metadata
 from cuttle.lower.cpu.lockstep import write_lockstep
 from cuttle.lower.cpu.plan import KernelPlan, Stop
 from cuttle.lower.cpu.region import NONE_YET, RegionEmitter, field_offset
@@ -41,6 +42,16 @@ class ModuleText:
     functions: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
+    scopes: int = 0
+
+    def add(self, function: str) -> None:
+        """Adds a function; if lines of it have debug locations, it becomes their scope."""
+        if SCOPE in function:
+            scope = f"!{FIRST_SCOPE + self.scopes}"
+            self.scopes += 1
+            head, _, body = function.replace(SCOPE, scope).partition(" #0 {")
+            function = f"{head} #0 !dbg {scope} {{{body}"
+        self.functions.append(function)
 
     def take(self, region: RegionEmitter) -> None:
         """Adds what a finished region declares."""
@@ -55,6 +66,7 @@ class ModuleText:
             *self.functions,
             f"attributes #0 = {{ {self.attributes} }}",
             METADATA,
+            *(debug_metadata(self.scopes) if self.scopes else ()),
         ]
         return "\n".join(parts) + "\n"
 
@@ -68,21 +80,21 @@ def write_kernel(plan: KernelPlan, module: ModuleText) -> None:
         region = RegionEmitter(plan, group)
         BlockWriter(region).write()
         module.take(region)
-        module.functions.append(region_function(region, group[0]))
+        module.add(region_function(region, group[0]))
         plain.extend(region.plain_stops)
     lockstep = write_lockstep(plan)
     plan.lockstep = lockstep is not None
     if lockstep is not None:
         module.take(lockstep)
-        module.functions.append(lockstep_function(lockstep))
-    module.functions.append(blocks_function(plan, sorted(set(plain)), lockstep=plan.lockstep))
-    module.functions.append(step_function(plan))
+        module.add(lockstep_function(lockstep))
+    module.add(blocks_function(plan, sorted(set(plain)), lockstep=plan.lockstep))
+    module.add(step_function(plan))
 
 
 def region_call(plan: KernelPlan, number: int, first: str, last: str) -> str:
     """A call of the function that runs resume point `number`."""
     name = 0 if plan.unified else number
-    return f"call i32 @region{name}(ptr %block, i32 {first}, i32 {last}, i32 {number})"
+    return f"call i32 @region{name}(ptr %block, i32 {first}, i32 {last}, i32 {number}){NO_LINE}"
 
 
 def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
@@ -114,7 +126,7 @@ def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
         *region.emitter.lines,
         "}",
     ]
-    module.functions.append("\n".join(lines))
+    module.add("\n".join(lines))
 
 
 def write_refusal(plan: KernelPlan, name: str, module: ModuleText) -> None:
@@ -130,7 +142,7 @@ def write_refusal(plan: KernelPlan, name: str, module: ModuleText) -> None:
         *region.emitter.lines,
         "}",
     ]
-    module.functions.append("\n".join(lines))
+    module.add("\n".join(lines))
 
 
 def region_function(region: RegionEmitter, start: Stop | None) -> str:
@@ -225,7 +237,9 @@ def blocks_function(plan: KernelPlan, plain: list[int], *, lockstep: bool = Fals
         "  store i32 %z, ptr %ctaid.z.at",
         "  %i.low = trunc i64 %i to i32",
         "  store i32 %i.low, ptr %index.at",
-        "  %r0 = call i32 @lockstep(ptr %block)" if lockstep else f"  %r0 = {region_call(plan, 0, '0', warps)}",
+        f"  %r0 = call i32 @lockstep(ptr %block){NO_LINE}"
+        if lockstep
+        else f"  %r0 = {region_call(plan, 0, '0', warps)}",
         "  br label %route",
         "route:",
     ]

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from cuttle.lower.cpu.calls import emit_call
 from cuttle.lower.cpu.compare_lanes import FLIPPED, comparison, counts_up, lanes_below
+from cuttle.lower.cpu.line_table import SCOPE
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.shaped import Shaped, materialise, of_value, operand_value, segment_bases, uniform
 from cuttle.lower.cpu.special import special_shape, special_value
 from cuttle.lower.emit import Value
+from cuttle.lower.fault_sites import may_fault
 from cuttle.lower.ops import dispatch
 from cuttle.lower.ops.check_operands import translating
 from cuttle.lower.ops.policy import policy
@@ -104,8 +106,16 @@ class NodeWriter:
 
     def execute(self, node: Node, *, blend: bool) -> None:
         """Emits a node that is not a stop."""
-        with translating(node.instruction):
-            self.emit(node, blend=blend)
+        instruction = node.instruction
+        with translating(instruction):
+            if not may_fault(instruction):
+                self.emit(node, blend=blend)
+                return
+            self.emitter.place = f", !dbg !DILocation(line: {instruction.location.line}, scope: {SCOPE})"
+            try:
+                self.emit(node, blend=blend)
+            finally:
+                self.emitter.place = ""
 
     def emit(self, node: Node, *, blend: bool) -> None:
         e = self.emitter

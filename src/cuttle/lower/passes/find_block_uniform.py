@@ -53,7 +53,7 @@ class BlockUniform:
 
     def may_hold(self, node: Node) -> bool:
         """Whether the node gives the same for the same operands, and its own operands allow it."""
-        if node.opcode in ("call", "bar", "barrier", "activemask") or node.opcode in OWN_MEMORY:
+        if node.opcode in ("call", "bar", "barrier", "activemask", "trap", "brkpt") or node.opcode in OWN_MEMORY:
             return False
         if node.instruction.has("local"):
             return False

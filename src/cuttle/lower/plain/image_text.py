@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
+from cuttle.lower.fault_sites import fault_sites
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.plain.program import Program, plan_program
 from cuttle.lower.plain.scheduler import FRAME_BYTES, scheduler_text
 from cuttle.lower.plain.steps import StepCode, write_step
 from cuttle.ptx.ir import Module
+
+if TYPE_CHECKING:
+    from cuttle.lower.cpu.link_image import Linked
 
 # Both scheduler and steps declare these.
 SHARED_DECLARATIONS = ("@llvm.memset.p0.i64", "@llvm.cttz.i32")
@@ -38,10 +43,11 @@ def declared(codes: list[StepCode]) -> list[str]:
     return [*constants.values(), *declarations.values()]
 
 
-def plain_metadata(program: Program, linked: Any) -> dict[str, Any]:
+def plain_metadata(program: Program, linked: Linked) -> dict[str, Any]:
     """What the executor is told (abi/kernel_abi.py IMAGE_METADATA)."""
     function = program.module.functions[program.kernel]
     dynamic = program.uses_dynamic_shared
+    lines = step_lines(program, linked)
     return {
         "name": program.kernel,
         "blocks": linked.symbols["blocks"],
@@ -62,5 +68,17 @@ def plain_metadata(program: Program, linked: Any) -> dict[str, Any]:
             "mode": "plain", "plain": 0, "scalar": 0, "gathers": 0, "scatters": 0, "masked_blocks": 0,
             "stops": len(program.steps),
         },
-        "lines": [],
+        "lines": [list(pair) for pair in lines],
+        "sites": fault_sites(
+            (step.instruction for step in program.steps), {line for _, line in lines}, program.module.files
+        ),
     }  # fmt: skip
+
+
+def step_lines(program: Program, linked: Linked) -> list[tuple[int, int]]:
+    """Where the code of which PTX line begins: steps have functions of their own, whose names end in the step's number."""
+    found = []
+    for name, offset in linked.symbols.items():
+        match = re.fullmatch(r"(?:step|behind|across)(\d+)", name)
+        found.append((offset, program.steps[int(match[1])].instruction.location.line if match else 0))
+    return sorted(found)

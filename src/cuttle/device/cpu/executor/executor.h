@@ -6,6 +6,7 @@
 #ifndef CUTTLE_EXECUTOR_H
 #define CUTTLE_EXECUTOR_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -105,6 +106,7 @@ typedef struct worker {
     cluster *spare_clusters;
     uint8_t *stack_low; /* lowest usable address of the native stack */
     void *signal_stack;
+    pthread_t thread;
 } worker;
 
 typedef struct executor_state {
@@ -117,6 +119,7 @@ typedef struct executor_state {
     uint8_t *job_ring;
     uint8_t *arena;
     uint64_t arena_bytes;
+    _Atomic uint64_t arena_open; /* bytes of it that may be touched */
     int socket;
     uint32_t workers;
     _Atomic uint64_t launch_started_ns; /* 0: no kernel runs */
@@ -132,13 +135,15 @@ void *run_jobs(void *unused);
 typedef void (*pool_task)(worker *self, void *argument);
 void pool_start(uint32_t workers);
 void pool_run(pool_task task, void *argument, uint32_t width);
+worker *pool_find_running(void);
 
 /* image.c */
 image *image_find(uint32_t index);
 void image_load(uint32_t index, const char *path, uint64_t symbols);
 void image_unload(uint32_t index);
 uint32_t image_index_of(const image *searched);
-uint32_t image_line(const image *of, uint64_t offset);
+/* The PTX line of code at an offset, 0 for code of no line; up to `nearby` bytes behind a line's code still count as it. */
+uint32_t image_line(const image *of, uint64_t offset, uint64_t nearby);
 
 /* json.c: the few things an image's metadata needs. A value is found by its key at the top level. */
 const char *json_find(const char *object, const char *key);
@@ -178,6 +183,7 @@ void run_fill(const cuttle_record_fill *record);
 
 /* services.c */
 const uint64_t *service_addresses(void);
+void thread_position(const cuttle_block *block, uint64_t thread, uint32_t position[3]);
 
 /* texture.c */
 uint64_t service_texture(cuttle_block *block, uint32_t thread, uint64_t columns, uint64_t active, uint64_t stride, uint64_t form);
@@ -190,7 +196,10 @@ int32_t text_format(const char *format, const uint8_t *arguments, char *result, 
 /* faults.c */
 void faults_install(void);
 void faults_prepare_thread(worker *self);
+void fault_time_out(uint32_t timeout_ms);
+void arena_admit(void);
 _Noreturn void fault_raise(uint32_t kind, uint32_t thread, const char *text);
+_Noreturn void fault_raise_at(uint32_t kind, uint32_t thread, uint32_t line, const char *text);
 
 /* Small helpers that everything needs. */
 uint64_t clock_ns(void); /* CLOCK_MONOTONIC */

@@ -116,11 +116,13 @@ uint32_t image_index_of(const image *searched)
 }
 
 /* PTX line of a blob offset: that of the last entry not behind it. */
-uint32_t image_line(const image *of, uint64_t offset)
+uint32_t image_line(const image *of, uint64_t offset, uint64_t nearby)
 {
     uint32_t line = 0;
     for (uint32_t i = 0; i < of->line_count && of->lines[i][0] <= offset; i++) {
-        line = of->lines[i][1];
+        if (of->lines[i][1] != 0 || of->lines[i][0] + nearby <= offset) {
+            line = of->lines[i][1];
+        }
     }
     return line;
 }

@@ -150,6 +150,7 @@ void *run_jobs(void *unused)
             const cuttle_record_mark *header = (const cuttle_record_mark *)slot;
             uint16_t kind = header->kind;
             uint16_t slots = header->slots != 0 ? header->slots : 1;
+            arena_admit();
             run_job(slot, kind);
             if (kind != CUTTLE_RECORD_HOST_CALL) {
                 /* A host call is complete when the device process sends a MARK, after HOST_DONE. */

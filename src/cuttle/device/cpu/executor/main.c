@@ -73,7 +73,7 @@ static void map_everything(int status, int arena, int jobs)
     executor.job_ring = jobs_memory + CUTTLE_JOB_RING_AT;
     executor.arena_bytes = executor.jobs->arena_bytes;
     void *wanted = (void *)(uintptr_t)executor.jobs->arena_base;
-    executor.arena = mmap(wanted, executor.arena_bytes, PROT_READ | PROT_WRITE,
+    executor.arena = mmap(wanted, executor.arena_bytes, PROT_NONE,
                           MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, arena, 0);
     if (executor.arena != wanted) {
         fprintf(stderr, "cuttle-executor: cannot map the arena at %p: %s\n", wanted, strerror(errno));
@@ -103,9 +103,7 @@ static _Noreturn void watch(void)
         }
         uint64_t started = atomic_load_explicit(&executor.launch_started_ns, memory_order_relaxed);
         if (timeout_ms != 0 && started != 0 && clock_ns() > started + (uint64_t)timeout_ms * 1000000u) {
-            char text[160];
-            snprintf(text, sizeof text, "a kernel ran for more than %u ms (CUTTLE_TIMEOUT)", timeout_ms);
-            fault_raise(CUTTLE_FAULT_TIME_OUT, 0, text);
+            fault_time_out(timeout_ms);
         }
     }
 }

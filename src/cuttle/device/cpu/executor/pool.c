@@ -127,8 +127,7 @@ static void start_thread(worker *self, void *(*entry)(void *))
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstack(&attributes, self->stack_low, NATIVE_STACK_BYTES);
-    pthread_t thread;
-    if (pthread_create(&thread, &attributes, entry, self) != 0) {
+    if (pthread_create(&self->thread, &attributes, entry, self) != 0) {
         fprintf(stderr, "cuttle-executor: cannot start a thread\n");
         exit(1);
     }
@@ -140,6 +139,17 @@ static void *job_thread_main(void *argument)
     this_worker = argument;
     faults_prepare_thread(argument);
     return run_jobs(NULL);
+}
+
+/* A worker that runs a kernel right now, or NULL. */
+worker *pool_find_running(void)
+{
+    for (uint32_t number = 0; number < executor.workers; number++) {
+        if (workers[number].running != NULL) {
+            return &workers[number];
+        }
+    }
+    return NULL;
 }
 
 void pool_start(uint32_t count)

@@ -12,7 +12,7 @@ static const cuttle_launch *launch_of(const cuttle_block *block)
     return (const cuttle_launch *)(uintptr_t)block->launch;
 }
 
-static void thread_position(const cuttle_block *block, uint64_t thread, uint32_t position[3])
+void thread_position(const cuttle_block *block, uint64_t thread, uint32_t position[3])
 {
     const uint32_t *size = launch_of(block)->block;
     position[0] = (uint32_t)(thread % size[0]);
@@ -23,9 +23,8 @@ static void thread_position(const cuttle_block *block, uint64_t thread, uint32_t
 static uint64_t service_trap(cuttle_block *block, uint32_t thread, uint64_t kind, uint64_t line, uint64_t c, uint64_t d)
 {
     (void)block, (void)c, (void)d;
-    char text[128];
-    snprintf(text, sizeof text, "%s at PTX line %llu", cuttle_fault_name((uint32_t)kind), (unsigned long long)line);
-    fault_raise(kind != 0 ? (uint32_t)kind : CUTTLE_FAULT_TRAP, thread, text);
+    const char *text = kind == 0 || kind == CUTTLE_FAULT_TRAP ? "the kernel ended itself" : cuttle_fault_name((uint32_t)kind);
+    fault_raise_at(kind != 0 ? (uint32_t)kind : CUTTLE_FAULT_TRAP, thread, (uint32_t)line, text);
 }
 
 static uint64_t service_vprintf(cuttle_block *block, uint32_t thread, uint64_t format, uint64_t arguments, uint64_t c,
