@@ -195,25 +195,6 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CU
     (void)name;
     return cuttle_unsupported(135, "cuModuleGetGlobal");
 }
-CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z);
-CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
-    (void)hfunc;
-    (void)x;
-    (void)y;
-    (void)z;
-    return cuttle_unsupported(152, "cuFuncSetBlockShape");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes);
-CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
-    (void)hfunc;
-    (void)bytes;
-    return cuttle_unsupported(155, "cuFuncSetSharedSize");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuLaunch(CUfunction f);
-CUresult CUDAAPI cuLaunch(CUfunction f) {
-    (void)f;
-    return cuttle_unsupported(156, "cuLaunch");
-}
 CUTTLE_EXPORT CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags);
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags) {
     (void)launchParamsList;
@@ -221,55 +202,12 @@ CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launch
     (void)flags;
     return cuttle_unsupported(158, "cuLaunchCooperativeKernelMultiDevice");
 }
-CUTTLE_EXPORT CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height);
-CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
-    (void)f;
-    (void)grid_width;
-    (void)grid_height;
-    return cuttle_unsupported(159, "cuLaunchGrid");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream);
-CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
-    (void)f;
-    (void)grid_width;
-    (void)grid_height;
-    (void)hStream;
-    return cuttle_unsupported(160, "cuLaunchGridAsync");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes);
-CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
-    (void)hfunc;
-    (void)numbytes;
-    return cuttle_unsupported(171, "cuParamSetSize");
-}
 CUTTLE_EXPORT CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef);
 CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
     (void)hfunc;
     (void)texunit;
     (void)hTexRef;
     return cuttle_unsupported(172, "cuParamSetTexRef");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value);
-CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value) {
-    (void)hfunc;
-    (void)offset;
-    (void)value;
-    return cuttle_unsupported(173, "cuParamSetf");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
-CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
-    (void)hfunc;
-    (void)offset;
-    (void)value;
-    return cuttle_unsupported(174, "cuParamSeti");
-}
-CUTTLE_EXPORT CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes);
-CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes) {
-    (void)hfunc;
-    (void)offset;
-    (void)ptr;
-    (void)numbytes;
-    return cuttle_unsupported(175, "cuParamSetv");
 }
 CUTTLE_EXPORT CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray);
 CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
