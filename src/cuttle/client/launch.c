@@ -14,7 +14,7 @@ static CUresult grid_of_blocks(const function *of, const launch_shape *shape, ui
     memcpy(grid, shape->grid, sizeof shape->grid);
     for (int i = 0; UNLIKELY(of->blocks_are_clusters) && i < 3; i++) {
         /* An H200 takes 4,095 clusters of 4 blocks in y and refuses 4,096, as if the blocks counted twice. */
-        uint64_t most_clusters = (uint64_t)most[i] / shape->cluster[i] / shape->cluster[i];
+        uint32_t most_clusters = most[i] / shape->cluster[i] / shape->cluster[i];
         if (grid[i] > most_clusters) return CUDA_ERROR_INVALID_VALUE;
         grid[i] *= shape->cluster[i];
     }
