@@ -13,8 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src")]
 
 from cuttle.errors import CuttleError  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
-from cuttle.selftest.report import SelftestReport, encode_report, read_report  # noqa: E402
-from cuttle.selftest.support import FOLDER  # noqa: E402
+from cuttle.stack.selftest_report import (  # noqa: E402
+    ACCEPTED,  # noqa: E402
+    SelftestReport,
+    encode_report,
+    read_report,
+)
 
 
 def reasons_against(report: SelftestReport) -> list[str]:
@@ -30,7 +34,7 @@ def reasons_against(report: SelftestReport) -> list[str]:
     return reasons
 
 
-def accept(path: Path, folder: Path = FOLDER) -> Path:
+def accept(path: Path, folder: Path = ACCEPTED) -> Path:
     """The accepted file. Raises CuttleError STS-0101 for a report that is none or proves nothing."""
     report = read_report(path)
     if not report.verifies:

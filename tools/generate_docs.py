@@ -111,6 +111,14 @@ def ptx_page() -> str:
         lines += ["", f"## {family[0].family}", ""]
         lines += table(
             ("opcode", "status", "since PTX", "since target"),
-            [(f"`{row.name}`", row.status, row.since[0], row.since[1]) for row in family],
+            [
+                (
+                    f"`{row.name}`",
+                    row.status + (f", but: {row.inexact}" if row.inexact else ""),
+                    row.since[0],
+                    row.since[1],
+                )
+                for row in family
+            ],
         )
     return page(*lines)

@@ -128,7 +128,7 @@ def gpus_page() -> str:
     return page(
         "# AMD GPUs and what is known of them",
         "",
-        "*Verified on hardware* takes a report file in `src/cuttle/stack/verified/`; there is none yet. *Emulated*: code objects run in Cuttle's emulator in",
+        "*Verified on hardware* takes an accepted report in `src/cuttle/stack/verified/` (for Cuttle one of `cuttle selftest`); there is none yet. *Emulated*: code objects run in Cuttle's emulator in",
         "CI. An *unverified candidate* may work. That a GPU is detected proves nothing.",
         "",
         *table(("target", "generation", "GPUs", *(f"engine `{engine.name}`" for engine in ENGINES)), rows),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cuttle.selftest.report import SelftestReport
 from cuttle.selftest.support import support_rows
+from cuttle.stack.selftest_report import SelftestReport
 from tools.generate_docs import page, table
 
 

@@ -12,18 +12,19 @@ import pytest
 
 from cuttle.abi.targets import BY_NAME
 from cuttle.errors import CuttleError
-from cuttle.selftest.report import (
+from cuttle.selftest.support import state_of, support_rows
+from cuttle.stack.selftest_report import (
     MOST_BYTES,
     PARTS,
     SCHEMA,
     PartReport,
     SelftestReport,
     Trouble,
+    accepted_reports,
     encode_report,
     markdown,
     read_report,
 )
-from cuttle.selftest.support import accepted_reports, state_of, support_rows
 from tools.accept_selftest import accept
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cuttle.selftest import file_runner
-from cuttle.selftest.report import read_report
 from cuttle.selftest.run import Tally, clean, first_difference
 from cuttle.selftest.run_files import read_file
+from cuttle.stack.selftest_report import read_report
 from tests.device.hip.builds import fake_hip
 from tests.device.hip.test_executor import use
 

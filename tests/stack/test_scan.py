@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -31,6 +32,7 @@ from cuttle.stack.scan_windows import (
     parse_registry,
     parse_video_controllers,
 )
+from cuttle.stack.selftest_report import PartReport, SelftestReport, encode_report
 from cuttle.stack.support import VerifiedReport, support
 
 FOLDER = Path(__file__).parent / "machines"
@@ -115,21 +117,43 @@ def test_nothing_personal(name: str, tmp_path: Path) -> None:
 
 def test_verified_needs_a_report(tmp_path: Path) -> None:
     report = {
-        "engine": "cuttle", "engine_version": "0.1.0", "target": "gfx1201", "gpu": "AMD Radeon RX 9070 XT", "platform": "linux",
+        "engine_version": "v6", "target": "gfx1201", "gpu": "AMD Radeon RX 9070 XT", "platform": "windows",
         "date": "2026-12-01", "grade": "correct",
     }  # fmt: skip
-    (tmp_path / "one.json").write_text(json.dumps(report))
-    (tmp_path / "newer.json").write_text(json.dumps({**report, "date": "2026-12-05"}))
-    found = support("cuttle", "gfx1201", tmp_path)
+    folder = tmp_path / "zluda"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(report))
+    (folder / "newer.json").write_text(json.dumps({**report, "date": "2026-12-05"}))
+    found = support("zluda", "gfx1201", tmp_path)
     assert found.state == "verified on hardware"
     assert "2026-12-05" in found.evidence and "newer.json" in found.evidence
-    assert support("zluda", "gfx1201", tmp_path).state == "unverified candidate"
-    for bad in ({"grade": "loads"}, {"target": "gfx"}, {"date": "soon"}, {"engine": "other"}, {"user": "me"}):
-        (tmp_path / "bad.json").write_text(json.dumps({**report, **bad}))
+    assert support("cuttle", "gfx1201", tmp_path).state == "unverified candidate"
+    for bad in ({"grade": "loads"}, {"target": "gfx"}, {"date": "soon"}, {"engine": "cuttle"}, {"user": "me"}):
+        (folder / "bad.json").write_text(json.dumps({**report, **bad}))
         with pytest.raises(StackError) as caught:
-            support("cuttle", "gfx1201", tmp_path)
+            support("zluda", "gfx1201", tmp_path)
         assert caught.value.code == "STK-0703"
     assert set(VerifiedReport.__struct_fields__) == set(report)
+
+
+def test_a_self_test_verifies_the_engine_cuttle(tmp_path: Path) -> None:
+    """The same accepted reports as in the table of targets."""
+    parts = [
+        PartReport(name, passed=9, refused=0, failed=0, left_out=0, results=100, seconds=1.0, troubles=[])
+        for name in ("programs", "files", "forms")
+    ]
+    report = SelftestReport(
+        "cuttle-selftest/1", "0.1.0", datetime.date(2026, 12, 1), "hip", "AMD Radeon RX 9070 XT", "gfx1201", "HIP 7.0",
+        "hardware", "Linux", "3.12", True, parts,
+    )  # fmt: skip
+    (tmp_path / "cuttle").mkdir()
+    path = tmp_path / "cuttle" / "gfx1201-2026-12-01.json"
+    path.write_bytes(encode_report(report))
+    found = support("cuttle", "gfx1201", tmp_path)
+    assert found.state == "verified on hardware" and path.name in found.evidence
+    assert support("zluda", "gfx1201", tmp_path).state == "unverified candidate"
+    path.write_bytes(encode_report(msgspec.structs.replace(report, evidence="unconfirmed hardware")))
+    assert support("cuttle", "gfx1201", tmp_path).state == "unverified candidate"
 
 
 def test_tables_agree() -> None:

@@ -14,8 +14,8 @@ from cuttle.cli.progress import StepBar
 from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
 from cuttle.errors import CuttleError
-from cuttle.selftest.report import PARTS, SelftestReport, encode_report, markdown
 from cuttle.selftest.run import describe, run_selftest
+from cuttle.stack.selftest_report import PARTS, SelftestReport, encode_report, markdown
 
 SHOWN = 40
 

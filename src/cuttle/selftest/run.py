@@ -13,11 +13,11 @@ from typing import Any
 
 from cuttle import __version__
 from cuttle.selftest import file_runner
-from cuttle.selftest.report import MOST_PROBLEMS, PARTS, SCHEMA, Evidence, PartReport, SelftestReport, Trouble
 from cuttle.selftest.run_files import read_file
 from cuttle.stack.configurations import Configuration
 from cuttle.stack.probe import Setting, run_probe, select
 from cuttle.stack.redaction import Identity, redact
+from cuttle.stack.selftest_report import MOST_PROBLEMS, PARTS, SCHEMA, Evidence, PartReport, SelftestReport, Trouble
 from cuttle.sweep.run import Choice, sweep
 
 # (done, in all, what is in hand), for each part anew.

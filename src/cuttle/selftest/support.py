@@ -1,26 +1,12 @@
-"""What is known of each GPU target: the reports of owners that maintainers accepted, in `reports/` (none yet)."""
+"""What is known of each GPU target: the reports of owners that maintainers accepted, in `stack/verified/cuttle/` (none yet)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from cuttle.abi.targets import GPU_TARGETS, WAVE_LANES, GpuTarget
-from cuttle.selftest.report import SelftestReport, read_report
+from cuttle.stack.selftest_report import ACCEPTED, SelftestReport, accepted_reports
 from cuttle.stack.support import emulated_targets
-
-FOLDER = Path(__file__).resolve().parent / "reports"
-
-
-def accepted_reports(folder: Path = FOLDER) -> dict[str, list[tuple[str, SelftestReport]]]:
-    """Target → (file name, report) of each report that verifies it, the newest first. Raises CuttleError STS-0101."""
-    found: dict[str, list[tuple[str, SelftestReport]]] = {}
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
-        report = read_report(path)
-        if report.verifies:
-            found.setdefault(report.verifies, []).append((path.name, report))
-    for reports in found.values():
-        reports.sort(key=lambda row: row[1].date, reverse=True)
-    return found
 
 
 def state_of(target: GpuTarget, reports: list[tuple[str, SelftestReport]]) -> tuple[str, str]:
@@ -40,7 +26,7 @@ def state_of(target: GpuTarget, reports: list[tuple[str, SelftestReport]]) -> tu
     return "compiles", "code objects are made and linked; neither emulated nor verified on hardware"
 
 
-def support_rows(folder: Path = FOLDER) -> list[tuple[GpuTarget, str, str]]:
+def support_rows(folder: Path = ACCEPTED) -> list[tuple[GpuTarget, str, str]]:
     """(target, state, evidence) for every target."""
     reports = accepted_reports(folder)
     return [(target, *state_of(target, reports.get(target.name, []))) for target in GPU_TARGETS]

@@ -1,6 +1,7 @@
 """What may be said of a GPU under an engine. Detecting an architecture is never called proof.
 
-*Verified on hardware* takes a report file in `verified/` (none yet): its date and name are the evidence. *Emulated*: CI executes the code objects that
+*Verified on hardware* takes an accepted report (none yet), whose date and name are the evidence: for Cuttle that of `cuttle selftest`
+(`verified/cuttle/`, `selftest_report.py`), for ZLUDA one of its own (`verified/zluda/`). *Emulated*: CI executes the code objects that
 Cuttle makes for this target in its emulator. Everything else that could work is an *unverified candidate*.
 """
 
@@ -16,14 +17,14 @@ from cuttle.abi.knobs import DEVICE
 from cuttle.abi.targets import BY_NAME
 from cuttle.errors import StackError
 from cuttle.stack.machine import Support, Target, sentence
+from cuttle.stack.selftest_report import accepted_reports
 
-VERIFIED_FOLDER = Path(__file__).parent / "verified"
+VERIFIED_FOLDER = Path(__file__).resolve().parent / "verified"
 
 
 class VerifiedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A report of somebody's machine that maintainers accepted: `correct` on the ladder or better."""
+    """A report of ZLUDA on somebody's machine that maintainers accepted: `correct` on the ladder or better."""
 
-    engine: Literal["cuttle", "zluda"]
     engine_version: str
     target: Target
     gpu: str
@@ -32,18 +33,27 @@ class VerifiedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grade: Literal["correct", "fast"]
 
 
-def verified_reports(folder: Path = VERIFIED_FOLDER) -> dict[tuple[str, str], tuple[str, VerifiedReport]]:
-    """(engine, target) → (file name, report), the newest of each. Raises STK-0703."""
-    found: dict[tuple[str, str], tuple[str, VerifiedReport]] = {}
+def zluda_reports(folder: Path) -> dict[str, tuple[str, VerifiedReport]]:
+    """Target → (file name, report), the newest of each. Raises STK-0703."""
+    found: dict[str, tuple[str, VerifiedReport]] = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
         try:
             report = msgspec.json.decode(path.read_bytes(), type=VerifiedReport)
         except (OSError, msgspec.DecodeError) as error:
             raise StackError("STK-0703", f"{path.name}: {error}") from None
-        key = (report.engine, report.target)
-        if key not in found or found[key][1].date < report.date:
-            found[key] = (path.name, report)
+        if report.target not in found or found[report.target][1].date < report.date:
+            found[report.target] = (path.name, report)
     return found
+
+
+def evidence(engine: str, target: str, folder: Path) -> str:
+    """What was seen on a card, or an empty string. Raises STK-0703 and STS-0101."""
+    if engine == "zluda":
+        name, report = zluda_reports(folder / "zluda").get(target, ("", None))
+        return f"{report.date}: {report.gpu}, {report.engine_version}, {name}" if report else ""
+    for name, run in accepted_reports(folder / "cuttle").get(target, ()):
+        return f"{run.date}: {run.gpu}, {run.library}, Cuttle {run.cuttle}, {name}"
+    return ""
 
 
 def emulated_targets() -> set[str]:
@@ -53,12 +63,9 @@ def emulated_targets() -> set[str]:
 
 def support(engine: str, target: str, folder: Path = VERIFIED_FOLDER) -> Support:
     """What is known of a target under an engine."""
-    reports = verified_reports(folder)
-    if (engine, target) in reports:
-        name, report = reports[engine, target]
-        return Support(
-            "verified on hardware", sentence(f"{report.date}: {report.gpu}, {report.engine_version}, {name}")
-        )
+    seen = evidence(engine, target, folder)
+    if seen:
+        return Support("verified on hardware", sentence(seen))
     row = BY_NAME.get(target)
     if not target:
         return Support("unverified candidate", "its target is not known")

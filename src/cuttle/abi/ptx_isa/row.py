@@ -23,7 +23,8 @@ class Opcode:
     CC.CF as its last result.
 
     `family` names the module `lower/ops/<family>.py` that holds the op function. `effects`: `pure`, `read`, `write`,
-    `cross` (needs other lanes), `control`, `service`. `status`: `exact`, `ulp(n)`, `refuse`, `todo`. `since` is (PTX
+    `cross` (needs other lanes), `control`, `service`. `status`: `exact`, `ulp(n)`, `refuse`, `todo`; `inexact` names the cases of
+    an exact row that are not, with the measured size of the error. `since` is (PTX
     ISA version, minimum sm). `syntax` gives the forms as the manual's section prints their structure, in our own compact
     notation, which `syntax.expand` turns into every spelling: `[.x|.y]` optional, `(.x|.y)` one of.
     """
@@ -36,6 +37,7 @@ class Opcode:
     syntax: tuple[str, ...] = ()
     since: tuple[str, str] = ("1.0", "sm_10")
     status: str = "exact"
+    inexact: str = ""
     section: str = ""
     reads_carry: bool = False
     writes_carry: bool = False

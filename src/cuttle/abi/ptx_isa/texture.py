@@ -12,7 +12,8 @@ ROWS: tuple[Opcode, ...] = (
     # Behind the coordinates: a level, or two gradients; then texel offsets; then a value to compare with.
     Opcode("tex", "texture", "D: G b32? b32?", "read", (("level", "D: G T b32? b32?"), ("grad", "D: G T T b32? b32?")), syntax=(
         f"tex[.base|.level|.grad]{_GEOMETRY}{_RESULT}(.s32|.f32)", f"tex[.base|.level|.grad](.cube|.acube){_RESULT}.f32",
-    ), section="9.7.10.3"),
+    ), inexact="`.grad` chooses a level within 2/256 of an H200's (1 to 9 % of lanes differ, most with cube maps); linear filtering in 3D of floats "
+       "that lie 2^10 and more apart: the last bit differs in 1 of 1,500 places", section="9.7.10.3"),
     Opcode("tld4", "texture", "D: G b32? b32?", "read", syntax=("tld4(.r|.g|.b|.a)(.2d|.a2d|.cube|.acube).v4(.u32|.s32|.f32).f32",),
            since=("2.2", "sm_20"), section="9.7.10.4"),
     Opcode("txq", "texture", "b32: A u32?", "read", syntax=(

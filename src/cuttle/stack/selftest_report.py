@@ -16,6 +16,7 @@ import msgspec
 from cuttle.abi.targets import BY_NAME
 from cuttle.errors import CuttleError
 
+ACCEPTED = Path(__file__).resolve().parent / "verified" / "cuttle"
 SCHEMA: Literal["cuttle-selftest/1"] = "cuttle-selftest/1"
 MOST_BYTES = 4 << 20
 MOST_PROBLEMS = 2000
@@ -147,3 +148,15 @@ def markdown(report: SelftestReport) -> str:
 def escaped(text: str) -> str:
     """Text that Markdown does not interpret."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
+
+
+def accepted_reports(folder: Path = ACCEPTED) -> dict[str, list[tuple[str, SelftestReport]]]:
+    """Target → (file name, report) of each report that verifies it, the newest first. Raises CuttleError STS-0101."""
+    found: dict[str, list[tuple[str, SelftestReport]]] = {}
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        report = read_report(path)
+        if report.verifies:
+            found.setdefault(report.verifies, []).append((path.name, report))
+    for reports in found.values():
+        reports.sort(key=lambda row: row[1].date, reverse=True)
+    return found
