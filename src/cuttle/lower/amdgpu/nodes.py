@@ -8,7 +8,7 @@ from cuttle.lower.amdgpu.calls import emit_call
 from cuttle.lower.amdgpu.special import special_value
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
-from cuttle.lower.ops.common import GENERATED_NAN
+from cuttle.lower.ops.element_types import GENERATED_NAN
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.find_dirty_nans import carries_on, is_lazy
 from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, SsaSelected, ValueRef

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cuttle.lower.emit import Emitter, Value
-from cuttle.lower.ops.common import flush, narrow_bf16, widen_bf16
+from cuttle.lower.ops.element_types import flush, narrow_bf16, widen_bf16
 from cuttle.ptx.ir import TYPE_BITS
 
 RMW = {

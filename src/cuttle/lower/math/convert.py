@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.math.exact import adjust_direction, narrow_double, narrow_double_to_odd
-from cuttle.lower.ops.common import narrow_bf16
+from cuttle.lower.ops.element_types import narrow_bf16
 
 INTEGRAL = {"rni": "llvm.roundeven", "rzi": "llvm.trunc", "rmi": "llvm.floor", "rpi": "llvm.ceil"}
 

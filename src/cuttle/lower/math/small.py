@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.math.exact import narrow_double_to_odd, to_odd, two_sum
-from cuttle.lower.ops.common import narrow_bf16, widen_bf16
+from cuttle.lower.ops.element_types import narrow_bf16, widen_bf16
 
 
 def fma_half(emitter: Emitter, a: Value, b: Value, c: Value) -> Value:

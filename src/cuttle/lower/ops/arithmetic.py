@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import approximate, directed, division, fast, small
-from cuttle.lower.ops.common import (
+from cuttle.lower.ops.element_types import (
     PACKED_ELEMENT,
     as_half,
     by_halves,

@@ -10,7 +10,7 @@ from typing import Any
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import type_bits
+from cuttle.lower.ops.element_types import type_bits
 from cuttle.lower.ops.mbarrier import complete_bytes
 from cuttle.lower.ops.memory import element_count, space_of
 from cuttle.ptx.ir import TYPE_BITS, Immediate, Instruction

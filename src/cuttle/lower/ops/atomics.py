@@ -6,7 +6,7 @@ from typing import Any
 
 from cuttle.lower.emit import Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import type_bits
+from cuttle.lower.ops.element_types import type_bits
 from cuttle.lower.ops.memory import space_of
 from cuttle.ptx.ir import Instruction, Sink, Vector
 

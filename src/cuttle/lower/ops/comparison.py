@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import (
+from cuttle.lower.ops.dispatch import value_type
+from cuttle.lower.ops.element_types import (
     ONE_BITS,
     PACKED_ELEMENT,
     as_half,
@@ -15,7 +16,6 @@ from cuttle.lower.ops.common import (
     unpack,
     widen_bf16,
 )
-from cuttle.lower.ops.dispatch import value_type
 from cuttle.ptx.ir import Instruction, PredicatePair
 
 _FLOAT = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import convert
-from cuttle.lower.ops.common import (
+from cuttle.lower.ops.element_types import (
     PACKED_ELEMENT,
     flush,
     flush_by,

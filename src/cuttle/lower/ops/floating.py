@@ -8,7 +8,7 @@ from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import approximate, convert, directed, fast, mufu
 from cuttle.lower.ops.arithmetic import rounding
-from cuttle.lower.ops.common import (
+from cuttle.lower.ops.element_types import (
     as_half,
     by_halves,
     canonical,

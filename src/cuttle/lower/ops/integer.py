@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import is_signed
+from cuttle.lower.ops.element_types import is_signed
 from cuttle.ptx.ir import Instruction
 
 

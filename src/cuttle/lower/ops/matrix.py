@@ -11,9 +11,9 @@ from typing import Any
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops import fast_matrix, volta
-from cuttle.lower.ops.common import as_half, force_canonical, pack, unpack
 from cuttle.lower.ops.coverage import stands_in_rows
 from cuttle.lower.ops.dispatch import spell
+from cuttle.lower.ops.element_types import as_half, force_canonical, pack, unpack
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm, form_of, operand_registers, selectors
 from cuttle.lower.ops.memory import space_of
 from cuttle.lower.ops.policy import policy

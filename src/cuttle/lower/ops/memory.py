@@ -6,7 +6,7 @@ from typing import Any
 
 from cuttle.lower.emit import Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import type_bits
+from cuttle.lower.ops.element_types import type_bits
 from cuttle.ptx.ir import Immediate, Instruction, Vector
 
 MAXIMUM_STACK_ALIGN = 4096  # local memory of a warp begins on a page

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.math.convert import float_to_half, power, small_to_half
 from cuttle.lower.math.exact import narrow_double_to_odd
-from cuttle.lower.ops.common import force_canonical
+from cuttle.lower.ops.element_types import force_canonical
 from cuttle.lower.ops.policy import policy
 
 WINDOW = 25  # bits kept below the largest exponent

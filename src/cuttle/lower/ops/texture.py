@@ -27,7 +27,7 @@ from cuttle.abi.texture import (
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import approximate
-from cuttle.lower.ops.common import pack, type_bits
+from cuttle.lower.ops.element_types import pack, type_bits
 from cuttle.lower.ops.texel_stores import store_texel
 from cuttle.lower.ops.texels import CHANNELS, Descriptor, Sampler
 from cuttle.ptx.ir import Address, Instruction, Symbol, TextureOperand, Vector

@@ -15,7 +15,7 @@ from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.math import directed
 from cuttle.lower.ops import tensor
-from cuttle.lower.ops.common import GENERATED_NAN, first_nan
+from cuttle.lower.ops.element_types import GENERATED_NAN, first_nan
 from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, INTEGERS, MatrixForm
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.ops.tensor import Element

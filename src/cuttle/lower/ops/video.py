@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import is_signed
+from cuttle.lower.ops.element_types import is_signed
 from cuttle.ptx.ir import Instruction, SelectedRegister
 
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import as_half
+from cuttle.lower.ops.element_types import as_half
 from cuttle.lower.ops.matrix_forms import MatrixForm
 from cuttle.ptx.ir import Instruction
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
-from cuttle.lower.ops.common import force_canonical, is_signed
+from cuttle.lower.ops.element_types import force_canonical, is_signed
 from cuttle.ptx.ir import Instruction, PredicatePair
 
 LANES = 32
