@@ -198,6 +198,15 @@ static void check_launches(void) {
     MUST(cuMemcpyDtoH_v2, (void *, address, size_t), results, y, sizeof results);
     for (uint32_t i = 0; i < COUNT; i++) right = right && results[i] == 7 + 2000 * 3 * i * i + 11 * i * i;
     check(right && bytes == 8, "module variable, packed parameters");
+    /* the launch interface of CUDA 2 */
+    MUST(cuFuncSetBlockShape, (void *, int, int, int), grow, 125, 1, 1);
+    MUST(cuParamSetv, (void *, int, void *, unsigned), grow, 0, &packed, 2 * sizeof(address));
+    MUST(cuParamSeti, (void *, int, unsigned), grow, 2 * sizeof(address), n);
+    MUST(cuParamSetSize, (void *, unsigned), grow, 2 * sizeof(address) + 4);
+    for (int i = 0; i < 2; i++) MUST(cuLaunchGrid, (void *, int, int), grow, 8, 1);
+    MUST(cuMemcpyDtoH_v2, (void *, address, size_t), results, y, sizeof results);
+    for (uint32_t i = 0; i < COUNT; i++) right = right && results[i] == 7 + 2000 * 3 * i * i + 33 * i * i;
+    check(right, "launches as in CUDA 2");
     MUST(cuMemFree_v2, (address), x);
     MUST(cuMemFree_v2, (address), y);
 }

@@ -13,7 +13,7 @@ from tests.clients.conftest import Run, built_program, device_environment
 
 CLIENT = "linux-i386"
 NAMES = (
-    "start", "2000 launches", "module variable, packed parameters", "generic addresses of shared and local memory",
+    "start", "2000 launches", "module variable, packed parameters", "launches as in CUDA 2", "generic addresses of shared and local memory",
     "pinned memory", "copies with a pitch", "events and host functions", "a handle of the wrong kind",
     "threads have contexts of their own", "cuGetProcAddress", "heap table", "context table", "functions that are not there",
 )  # fmt: skip

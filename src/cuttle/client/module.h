@@ -8,6 +8,8 @@ typedef struct parameter_place {
     uint32_t offset, bytes;
 } parameter_place;
 
+typedef struct launch_state launch_state; /* launch_state.c */
+
 typedef struct function {
     uint32_t tag;
     uint32_t id; /* kernel number, as LAUNCH records name it */
@@ -24,6 +26,7 @@ typedef struct function {
     struct old_launch *old_launch; /* what calls from before CUDA 4 have set; NULL: nothing */
     uint32_t refused; /* CUresult of launches if the kernel cannot be translated */
     struct module *owner;
+    launch_state *state; /* NULL until something is set */
     struct function *next;
     char name[];
 } function;

@@ -166,6 +166,8 @@ def call_indirectly(writer: NodeWriter, node: Node, formals: Function | Prototyp
     """One call per distinct target among the lanes."""
     e, region = writer.emitter, writer.region
     handles = materialise(e, writer.shaped(node.operands[0], "b64"))
+    if handles.bits != 64:
+        region.machine.refuse("a call through a function pointer of 32 bits (.address_size 32)")
     left = region.allocate("i32")
     e.line(f"store {region.current_bits().typed}, ptr {left}")
     head, work, done = region.fresh_label("targets"), region.fresh_label("target"), region.fresh_label("targets.done")
