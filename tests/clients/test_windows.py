@@ -100,6 +100,14 @@ def test_a_setting_that_is_refused(run: Run) -> None:
     assert done.stdout == "failed cuInit 1\n"
 
 
+@pytest.mark.slow  # the client waits for 30 s: under Wine it cannot see that the interpreter did not start
+def test_an_interpreter_that_is_not_there(run: Run) -> None:
+    done = run(CUTTLE_PYTHON="/no/such/python")
+    assert (done.returncode, done.stdout) == (2, "failed cuInit 304\n"), done
+    assert "the device process did not start" in done.stderr
+    assert "hint: CUTTLE_PYTHON" in done.stderr
+
+
 def test_all_checks_on_32_bits(wine32: dict[str, str], tmp_path: Path) -> None:
     client = "windows-i386"
     build.build(others=[client])

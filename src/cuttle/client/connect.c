@@ -93,8 +93,7 @@ static CUresult wait_until_ready(void) {
 }
 
 static CUresult no_start(const char *what) {
-    client_log("%s: %s\n  hint: look at `ulimit -a`: limits on memory, file size, processes and open files", what,
-               os_error_text());
+    client_log("%s: %s\n  hint: %s", what, os_error_text(), os_error_hint());
     return CUDA_ERROR_OPERATING_SYSTEM;
 }
 

@@ -23,7 +23,6 @@ typedef struct function {
     bool cluster_is_fixed; /* the kernel was compiled with its dimensions */
     bool cluster_must_be_set, blocks_are_clusters, non_portable_cluster;
     int cluster_policy, preferred_carveout;
-    struct old_launch *old_launch; /* what calls from before CUDA 4 have set; NULL: nothing */
     uint32_t refused; /* CUresult of launches if the kernel cannot be translated */
     struct module *owner;
     launch_state *state; /* NULL until something is set */

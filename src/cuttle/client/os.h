@@ -55,6 +55,7 @@ void os_thread_at_exit(void (*at_exit)(void *), void *value);
 void *os_file_read(const char *path, size_t *count);
 void os_text_write(bool to_stderr, const void *bytes, size_t count); /* the program's own stdout or stderr */
 const char *os_error_text(void);                                     /* of the last call that failed */
+const char *os_error_hint(void);                                     /* what a user can do about it */
 
 /* The device process and what is shared with it. `os_device_open` leaves control and status memory mapped (not inherited by
  * fork); the device process looks at it from `os_device_start` on. Both answer NULL, or what could not be done. */

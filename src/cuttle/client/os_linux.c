@@ -176,6 +176,8 @@ void os_text_write(bool to_stderr, const void *bytes, size_t count) { fwrite(byt
 
 const char *os_error_text(void) { return strerror(errno); }
 
+const char *os_error_hint(void) { return "look at `ulimit -a`: limits on memory, file size, processes and open files"; }
+
 /* ------------------------------------------------------------------------------------------------ device process */
 
 /* Directory of this library (…/cuttle/client/lib), without the final slash. */

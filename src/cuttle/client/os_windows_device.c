@@ -105,6 +105,8 @@ const char *os_error_text(void) {
     return text;
 }
 
+const char *os_error_hint(void) { return "CUTTLE_PYTHON, or python3 on the PATH, has to be a Python that has Cuttle; `cuttle run` sets it"; }
+
 /* ------------------------------------------------------------------------------------------------ child */
 
 static bool on_wine(void) { return GetProcAddress(GetModuleHandleA("ntdll.dll"), "wine_get_version") != NULL; }
@@ -262,7 +264,7 @@ static const char *connect_child(os_device *device, SOCKET listener, uint16_t po
     snprintf(connect, sizeof connect, "CUTTLE_CONNECT=%u:%s", (unsigned)port, secret_text);
     if (!start_child(connect, wine)) return "the device process cannot be started";
     SOCKET made = accept_child(listener, secret, &hello);
-    last_problem = "CUTTLE_PYTHON, or python3 on the PATH, has to be a Python that has Cuttle";
+    last_problem = "it has not connected";
     if (made == INVALID_SOCKET) return "the device process did not start";
     last_problem = NULL;
     uint32_t on = 1;
