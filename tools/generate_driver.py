@@ -186,9 +186,11 @@ def errors_header() -> str:
 
 def check_routes() -> list[str]:
     """Functions whose row and C sources disagree."""
-    defined: set[str] = set()
-    for path in CLIENT.glob("*.c"):
-        defined.update(re.findall(r"^CUresult (cu[A-Z]\w+)\(", path.read_text(), re.M))
+    places: dict[str, list[str]] = {}
+    for path in sorted(CLIENT.glob("*.c")):
+        for name in re.findall(r"^CUresult (cu[A-Z]\w+)\(", path.read_text(), re.M):
+            places.setdefault(name, []).append(path.name)
+    defined = set(places)
     rows = {function.name for function in FUNCTIONS if function.route in WRITTEN}
     wrong = [f"{name}: the row says it is written, no C source defines it" for name in sorted(rows - defined)]
     every = {name for function in FUNCTIONS for name in _names(function)}
@@ -198,6 +200,7 @@ def check_routes() -> list[str]:
         if not name.endswith(("_ptsz", "_ptds"))
     ]
     wrong += [f"{name}: defined in C, no row has it" for name in sorted(defined - every)]
+    wrong += [f"{name}: defined in {' and in '.join(files)}" for name, files in places.items() if len(files) > 1]
     return wrong
 
 
