@@ -126,6 +126,21 @@ CLIENTS: tuple[Client, ...] = (
         selection="launches, random numbers, streams, reductions, hash grids, copies with and without graphs",
     ),
     Client(
+        name="cupy",
+        package="cupy-cuda13x 14.2.0",
+        packages=("cupy-cuda13x[ctk]==14.2.0", "pytest", "pytest-timeout"),
+        repository="https://github.com/cupy/cupy",
+        tag="v14.2.0",
+        folder="{tests}/tests",
+        command=(
+            *PYTEST, "--timeout=60", "cupy_tests/core_tests/test_userkernel.py", "cupy_tests/core_tests/test_elementwise.py",
+            "cupy_tests/core_tests/test_ndarray_unary_op.py", "cupy_tests/core_tests/test_ndarray_reduction.py",
+        ),
+        environment={"CUPY_COMPILE_WITH_PTX": "1", "CUPY_CACHE_DIR": "{build}/cupy-cache"},
+        selection="four files of `core_tests`: kernels of the user's, elementwise operations, reductions; NVRTC makes PTX (`CUPY_COMPILE_WITH_PTX=1`)",
+        reasons=(Reason("CURAND_STATUS_INITIALIZATION_FAILED", "needs cuRAND, whose kernels come as machine code only"), Reason("multigpu", "needs a second GPU")),
+    ),
+    Client(
         name="taichi",
         package="taichi 1.7.4",
         packages=(
@@ -144,3 +159,24 @@ CLIENTS: tuple[Client, ...] = (
         selection="five files of `tests/python`: arithmetic, atomics, casts, reductions, loops",
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A package that no command of ours installs: how it was built and run, and what came of it."""
+
+    package: str
+    built: str
+    command: str
+    result: str
+
+
+BY_HAND: tuple[ByHand, ...] = (
+    ByHand(
+        package="PyCUDA 2026.1",
+        built="from its source distribution, against the headers of NVIDIA's wheels and Cuttle's `libcuda.so`, without cuRAND",
+        command="cuttle run -- env PYTHONPATH=tools/python_client_plugins python -m pytest -p ask_nvcc_for_ptx test/test_driver.py",
+        result="19 passed, 11 skipped, 2 failed (they link `libcudadevrt.a`, which the wheels lack), on 2026-12-01 in 7 s;"
+        " `test_gpuarray.py` was stopped for lack of time",
+    ),
+)

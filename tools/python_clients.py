@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.python_client_rows import CLIENTS, Client
+from tools.python_client_rows import BY_HAND, CLIENTS, Client
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "python_clients"
@@ -177,6 +177,9 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         options = "".join(f"{option} " for option in client.options)
         quoted = " ".join(f"'{part}'" if " " in part else part for part in client.command)
         lines.append(f"* **{client.name}**: `{settings}cuttle run {options}-- python {quoted}`")
+    lines += ["", "## Built and run by hand", ""]
+    for one in BY_HAND:
+        lines.append(f"* **{one.package}**, {one.built}: {one.result}. `{one.command}`")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Launches as before CUDA 4: shape, shared memory and parameters are set on the function."""
+"""Launches as before CUDA 4: shape, shared memory and parameters are set on the function. Answers as seen on an H200."""
 
 from __future__ import annotations
 
@@ -62,11 +62,26 @@ def test_parameters_stay_until_they_are_set_again(driver: Driver) -> None:
     assert results(16) == [(263 + index, one_and_a_half) for index in range(16)]
 
 
+def test_a_function_begins_with_blocks_of_one_thread(driver: Driver) -> None:
+    module = driver.get("cuModuleLoadData", ctypes.c_void_p, PTX)
+    function = ctypes.c_void_p(driver.get("cuModuleGetFunction", ctypes.c_void_p, ctypes.c_void_p(module), b"k"))
+    address = ctypes.c_uint64(driver.get("cuMemAlloc_v2", ctypes.c_uint64, ctypes.c_size_t(64)))
+    driver.cuMemsetD8_v2(address, 0, ctypes.c_size_t(64))
+    driver.cuParamSetv(function, 0, ctypes.byref(address), 8)
+    driver.cuParamSetSize(function, 4097)
+    driver.cuParamSeti(function, 4093, 0)
+    driver.cuLaunchGrid(function, 2, 1)
+    host = ctypes.create_string_buffer(64)
+    driver.cuMemcpyDtoH_v2(host, address, ctypes.c_size_t(64))
+    assert struct.unpack("<16I", host.raw) == (0, 0, 1, 0, *[0] * 12)
+
+
 def test_wrong_settings_are_refused(driver: Driver) -> None:
     module = driver.get("cuModuleLoadData", ctypes.c_void_p, PTX)
     function = ctypes.c_void_p(driver.get("cuModuleGetFunction", ctypes.c_void_p, ctypes.c_void_p(module), b"k"))
     for name, *arguments in (
-        ("cuFuncSetBlockShape", 0, 1, 1), ("cuFuncSetBlockShape", 1, -1, 1), ("cuParamSetSize", 4097), ("cuParamSeti", 4093, 0),
+        ("cuFuncSetBlockShape", 0, 1, 1), ("cuFuncSetBlockShape", 1, -1, 1), ("cuFuncSetBlockShape", 2048, 1, 1), ("cuFuncSetBlockShape", 64, 32, 1),
+        ("cuParamSetSize", 32768), ("cuParamSeti", 32761, 0),
         ("cuParamSeti", -4, 0), ("cuParamSetv", 0, None, 4), ("cuParamSetv", 2147483647, b"1234", 4), ("cuLaunchGrid", 0, 1),
         ("cuLaunchGridAsync", 1, -1, None),
     ):  # fmt: skip
