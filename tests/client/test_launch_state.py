@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from cuttle.client import build
+from tests.client.driver import Driver
 
+pytestmark = pytest.mark.device
 ROOT = Path(__file__).resolve().parents[2]
 # By tools/record_launch_state.py on an H200 with its own driver: results of the calls, then the number in memory.
 RECORDED = {
@@ -47,6 +50,17 @@ def answers(library: Path) -> dict[str, list[int]]:
 @pytest.mark.parametrize("name", RECORDED)
 def test_as_on_an_h200(answers: dict[str, list[int]], name: str) -> None:
     assert answers[name] == RECORDED[name]
+
+
+def test_sizes_of_parameters(driver: Driver) -> None:
+    """On an H200: size 4,097 and a number at 4,093 are taken, size 32,768 is not."""
+    text = b".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { ret; }\n"
+    module = driver.get("cuModuleLoadData", ctypes.c_void_p, text)
+    function = ctypes.c_void_p(driver.get("cuModuleGetFunction", ctypes.c_void_p, ctypes.c_void_p(module), b"k"))
+    driver.cuParamSetSize(function, 4097)
+    driver.cuParamSeti(function, 4093, 0)
+    assert driver.result("cuParamSetSize", function, 32768) == 1
+    assert driver.result("cuParamSeti", function, 32761, 0) == 1
 
 
 def test_all_cases_were_recorded(answers: dict[str, list[int]]) -> None:

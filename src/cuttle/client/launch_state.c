@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PARAMETER_BYTES 4096u
+#define MOST_PARAMETER_BYTES 32764u /* an H200 takes 4,097 and refuses 32,768; this is what kernels can have since sm_70 */
 #define MOST_THREADS 1024
 
 struct launch_state {
