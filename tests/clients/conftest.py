@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -31,9 +32,15 @@ def built_program(folder: Path, client: str) -> Path:
     system = [*WINDOWS_PROGRAM, "-lkernel32"] if windows else ["-ldl", "-pthread"]
     libraries = [flag for flag in system if flag.startswith("-l")]
     options = [flag for flag in system if flag not in libraries]
-    subprocess.run(
-        [*build.zig(target), *FLAGS, *options, str(SOURCE), "-o", str(program), *libraries], check=True, timeout=300
-    )
+    command = [*build.zig(target), *FLAGS, *options, str(SOURCE), "-o", str(program), *libraries]
+    # As in build.build: two zig processes that fill one cache at the same time were seen to fail.
+    build.LIB.mkdir(exist_ok=True)
+    lock = os.open(build.LIB, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(command, check=True, timeout=300)
+    finally:
+        os.close(lock)
     return program
 
 
