@@ -18,7 +18,7 @@ from cuttle.lower.amdgpu.compile_object import compile_object
 from cuttle.lower.amdgpu.function import FunctionWriter
 from cuttle.lower.amdgpu.module_text import ModuleText
 from cuttle.lower.amdgpu.options import AmdgpuOptions
-from cuttle.lower.amdgpu.plan import FunctionPlan
+from cuttle.lower.amdgpu.plan import STACK_ALIGN, FunctionPlan
 from cuttle.lower.cpu.layout import MemoryLayout
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch, matrix_forms
@@ -95,14 +95,17 @@ EMPTY = parse_module(
 
 
 def empty_plan(target: str) -> FunctionPlan:
-    """Of a kernel without code, with words for all kinds of barriers."""
+    """Of a kernel without code, with words for all kinds of barriers and with memory for `alloca`."""
     graph = build_graph(EMPTY, EMPTY.functions["k"])
-    return FunctionPlan(EMPTY, graph, AmdgpuOptions(target), True, MemoryLayout(), 0, {}, {}, 0, 0, 8)
+    plan = FunctionPlan(EMPTY, graph, AmdgpuOptions(target), True, MemoryLayout(), 0, {}, {}, 0, 0, 8)
+    plan.stack_at, plan.local_bytes = 0, STACK_ALIGN + 4096
+    return plan
 
 
 def build(form: Form, name: str, writer: FunctionWriter) -> str:
     """A kernel that loads the operands, executes the form and stores the results."""
     machine, emitter = writer.machine, writer.emitter
+    writer.current_label = "start"
     machine.instruction = form.instruction
     parameters = []
     for at in (0, 8):

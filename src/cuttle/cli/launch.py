@@ -147,10 +147,6 @@ def start(settings: dict[str, str], command: list[str]) -> int:
 
         sys.stderr.write(visible(f"cuttle: note: {note}\n"))
     kind = program_kind.kind_of(program_kind.read_head(path)) or program_kind.NATIVE
-    # A Windows program or a 32-bit one may start a native one, such as the device process' own executor.
-    for needed in dict.fromkeys((program_kind.NATIVE, kind)):
-        if not os.path.exists(program_kind.library_path(needed)):
-            build_client(needed)
     if program_kind.is_windows(kind):
         wine = program_kind.find_wine(os.environ.get("PATH", os.defpath))
         if wine is None:
@@ -161,6 +157,10 @@ def start(settings: dict[str, str], command: list[str]) -> int:
                 "On Debian and Ubuntu: apt-get install wine",
             )
         path, command = wine, ["wine", path, *command[1:]]
+    # A Windows program or a 32-bit one may start a native one, such as the device process' own executor.
+    for needed in dict.fromkeys((program_kind.NATIVE, kind)):
+        if not os.path.exists(program_kind.library_path(needed)):
+            build_client(needed)
     variables = initial_environment()
     variables.update((name, value) for name, value in settings.items() if name.startswith("CUTTLE_"))
     variables.update(environment.client_variables(variables, prefer_ours="prefer-ours" in settings))

@@ -16,7 +16,7 @@ ROWS: tuple[Opcode, ...] = (
        "that lie 2^10 and more apart: the last bit differs in 1 of 1,500 places", section="9.7.10.3"),
     Opcode("tld4", "texture", "D: G b32? b32?", "read", syntax=("tld4(.r|.g|.b|.a)(.2d|.a2d|.cube|.acube).v4(.u32|.s32|.f32).f32",),
            since=("2.2", "sm_20"), section="9.7.10.4"),
-    Opcode("txq", "texture", "b32: A u32?", "read", syntax=(
+    Opcode("txq", "texture", "b32: A", "read", (("level", "b32: A u32"),), syntax=(
         "txq(.width|.height|.depth|.array_size|.num_mipmap_levels|.channel_data_type|.channel_order|.normalized_coords).b32",
         "txq(.filter_mode|.addr_mode_0|.addr_mode_1|.addr_mode_2|.num_samples).b32", "txq.level(.width|.height|.depth).b32",
     ), since=("1.5", "sm_10"), section="9.7.10.5"),
