@@ -24,10 +24,12 @@ LIMITED = {**LIBRARY, "CUTTLE_TIMEOUT": "1.5"}
 HANGS = "CUDA_ERROR_LAUNCH_TIMEOUT"
 
 
-def run(names: Sequence[str], environment: dict[str, str] = LIBRARY) -> dict[str, Any]:
-    """The outcomes by file name."""
+def run(
+    names: Sequence[str], environment: dict[str, str] = LIBRARY, seconds: float = file_runner.PATIENCE_SECONDS
+) -> dict[str, Any]:
+    """The outcomes by file name; `seconds` is the patience with one file."""
     build.build()
-    return file_runner.run(names, environment)
+    return file_runner.run(names, environment, seconds)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ def chosen(part: int, parts: int) -> list[str]:
 
 def problems(names: list[str], device: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setitem(os.environ, "CUTTLE_DEVICE", device)
-    outcomes = run(names, 120.0)
+    outcomes = run(names, seconds=120.0)
     found = []
     for name in names:
         outcome = outcomes[name]

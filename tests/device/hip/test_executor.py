@@ -272,7 +272,7 @@ def test_ptx_files(fakes: dict[int, Path], major: int, monkeypatch: pytest.Monke
     use(monkeypatch, fakes[major])
     monkeypatch.setitem(os.environ, "CUTTLE_DEVICE", "hip:0")
     names = list(FILES)
-    outcomes = run(names, 120.0)
+    outcomes = run(names, seconds=120.0)
     wanted = {name: read_file(FOLDER / name).expect for name in names}
     if major == 5:
         wanted["control/call-stack_fits.ptx"] = "fault cuCtxSynchronize: CUDA_ERROR_LAUNCH_FAILED"
