@@ -1,6 +1,6 @@
 """Takes an owner's report of `cuttle selftest` into the repository: `python tools/accept_selftest.py REPORT.json`.
 
-Checks it as a file from a stranger, says what it proves, and, if that is a target on hardware, puts it into `src/cuttle/selftest/reports/`.
+Checks it as a file from a stranger, says what it proves, and, if that is a target on hardware, puts it into `src/cuttle/stack/verified/cuttle/`.
 `python tools/generate.py` then writes the support table.
 """
 

@@ -19,7 +19,7 @@ def support_page() -> str:
         "# AMD GPUs: what is verified",
         "",
         "*Verified on hardware*: an owner's report of `cuttle selftest` ([how](../how-to/test-your-radeon.md)) without a failed test, in",
-        "`src/cuttle/selftest/reports/`. *Emulated*: the same tests pass in Cuttle's emulator. *Compiles*: code is made, nothing executed it.",
+        "`src/cuttle/stack/verified/cuttle/`. *Emulated*: the same tests pass in Cuttle's emulator. *Compiles*: code is made, nothing executed it.",
         "",
         *table(("target", "generation", "GPUs", "state", "evidence"), rows),
         "",
