@@ -15,7 +15,6 @@ to run it:
     //: out u32 64                      type and number of the results; the buffer is zeroed before
     //: expect 1 2 0x3 4*16             results: a*n is n times a (several lines join), or `fault`, `hang` or `refused` and why
     //: from H200                       where the expectation comes from
-    //: limit REASON                    Cuttle refuses the kernel, or it does not end there; the expectation is the hardware's
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ class FileTest:
     out_count: int = 32
     expect: list[int] | str | None = None
     source: str = ""
-    limit: str = ""
     problems: list[str] = field(default_factory=list)
 
 
@@ -107,8 +105,6 @@ def read_file(path: Path) -> FileTest:
             test.expect = expected
         elif key == "from":
             test.source = " ".join(words)
-        elif key == "limit":
-            test.limit = " ".join(words)
         else:
             raise ValueError(f"{path}: {line}")
     return test

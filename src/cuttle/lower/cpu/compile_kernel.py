@@ -23,6 +23,7 @@ from cuttle.lower.cpu.link_image import Linked, LinkError, link_image
 from cuttle.lower.cpu.module_text import ModuleText, write_function, write_kernel, write_refusal
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.plan import KernelPlan
+from cuttle.lower.cpu.stops_in_functions import stops_in_functions
 from cuttle.lower.fault_sites import fault_sites
 from cuttle.lower.ops.check_operands import check_called
 from cuttle.lower.ops.dispatch import load_functions
@@ -90,8 +91,7 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
             module, called, options, target, False, replace(layout, local=local), stride, handles, formals,
             own_bytes, clusters, word,
         )  # fmt: skip
-    by_name = frozenset(name for each in (graph, *graphs.values()) for name in called_by_name(each))
-    return ImagePlan(plan, functions, by_name)
+    return ImagePlan(plan, functions, reached_by_name(graph, graphs))
 
 
 def stack_place(graph: Graph, local_bytes: int) -> tuple[int, int]:
@@ -117,6 +117,18 @@ def called_by_name(graph: Graph) -> set[str]:
     """Functions that a graph calls directly."""
     calls = (node.call for block in graph.blocks for node in block.nodes)
     return {call.callee for call in calls if call is not None and call.callee is not None}
+
+
+def reached_by_name(graph: Graph, graphs: dict[str, Graph]) -> frozenset[str]:
+    """Functions that the kernel calls by name, or that those call so."""
+    reached: set[str] = set()
+    pending = [graph]
+    while pending:
+        for name in called_by_name(pending.pop()) - reached:
+            reached.add(name)
+            if name in graphs:
+                pending.append(graphs[name])
+    return frozenset(reached)
 
 
 def called_functions(module: Module, graph: Graph) -> dict[str, Graph]:
@@ -176,6 +188,9 @@ def compile_kernel(
         return compile_plain(module, kernel, code, options.stack_bytes, want_ir=want_ir, want_assembly=want_assembly)
     try:
         plan = plan_kernel(module, kernel, options, Target(has_avx512(code), has_avx512_bytes(code)))
+        if stops_in_functions(plan.kernel, plan.functions):
+            stack_bytes = options.stack_bytes
+            return compile_plain(module, kernel, code, stack_bytes, want_ir=want_ir, want_assembly=want_assembly)
         source = kernel_text(plan, code)
     except PtxError as error:
         raise naming_kernel(error, kernel) from error
