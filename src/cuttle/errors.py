@@ -19,6 +19,8 @@ _rows: dict[str, ErrorRow] = {}
 # bytes of file names that are no UTF-8, and cannot be written).
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_ERROR_LINE = re.compile(r"cuttle: error\[([A-Z]{3}-\d{4})\]: (.*)")
+
 
 def visible(text: str) -> str:
     """Text from files and programs as it may be sent to a terminal: what would act instead of showing is written `\\x1b`."""
@@ -87,6 +89,18 @@ class CuttleError(Exception):
 
     def __str__(self) -> str:
         return self.render()
+
+
+def said_error(talk: str) -> CuttleError | None:
+    """The first error with a code in what a device process said on stderr, with its hint."""
+    lines = talk.splitlines()
+    for number, line in enumerate(lines):
+        found = _ERROR_LINE.match(line)
+        if found:
+            after = (text.strip() for text in lines[number + 1 : number + 3])
+            hint = next((text.removeprefix("hint: ") for text in after if text.startswith("hint: ")), "")
+            return CuttleError(found[1], found[2], hint=hint)
+    return None
 
 
 class PtxError(CuttleError):

@@ -258,12 +258,25 @@ say(len(results), set(results), p.works())
 
 
 def test_no_executor(start: Start) -> None:
+    text = "try:\n    Program()\nexcept DriverError as error:\n    say(error.result)"
+    code, out, errors = start(text, env={"CUTTLE_EXECUTOR": "/nonexistent/executor"}).end(20)
+    assert (code, out) == (0, "100\n")
+    assert errors.count("cuttle: ") == 1 and "error[DEV-0002]" in errors and "/nonexistent/executor" in errors
+
+
+def test_an_executor_that_is_none(start: Start, tmp_path: Path) -> None:
+    """A file that may be executed, but is no program: found out when it is started."""
+    path = tmp_path / "executor"
+    path.write_bytes(b"\x7fELF, but nothing more")
+    path.chmod(0o755)
     run = start(
         "p = Program('')\nsay(p.synchronize(), p.driver.result('cuMemFree_v2', ctypes.c_uint64(p.memory)))",
-        env={"CUTTLE_EXECUTOR": "/nonexistent/executor"},
+        env={"CUTTLE_EXECUTOR": str(path)},
     )
     code, out, errors = run.end(20)
-    assert "719" in out + errors and errors.count("cuttle: ") == 1 and "/nonexistent/executor" in errors
+    assert (
+        "719" in out + errors and errors.count("cuttle: ") == 1 and "error[DEV-0001]" in errors and str(path) in errors
+    )
 
 
 def test_no_interpreter(start: Start) -> None:

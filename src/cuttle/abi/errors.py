@@ -273,6 +273,9 @@ ERRORS: tuple[ErrorRow, ...] = (
     ),
     ErrorRow("CLI-0601", "demo failed", "The demo program did not end well.", "`cuttle doctor` looks for the reason."),
     ErrorRow(
+        "CLI-0602", "file cannot be written", "A file that was asked for cannot be written there.", "Name another place, with --output."
+    ),
+    ErrorRow(
         "CLI-0701",
         "no such check",
         "`cuttle doctor` has no check of this name.",
@@ -318,6 +321,12 @@ ERRORS: tuple[ErrorRow, ...] = (
         "missing wait",
         "An instruction uses a register, or a barrier is reached, before a memory operation was waited for.",
         "The code would be wrong on hardware: report it as a bug of the code generator.",
+    ),
+    ErrorRow(
+        "DEV-0108",
+        "NumPy missing",
+        "The executors of emulated and of real AMD GPUs are written with NumPy, and this Python has none. `cuInit` answers CUDA_ERROR_NO_DEVICE.",
+        "pip install numpy, into the environment of `cuttle`.",
     ),
     # -- AMD GPUs through HIP -----------------------------------------------------------------------------------
     ErrorRow(
@@ -390,7 +399,7 @@ ERRORS: tuple[ErrorRow, ...] = (
         "SWP-0103",
         "package missing",
         "This kind of sweep needs a package that is not installed.",
-        "pip install 'cuttle[sweep]' for the domain `reference`, 'cuttle[farm]' for --farm.",
+        "For the domain `reference`: pip install numpy. For --farm: pip install distributed.",
     ),
     ErrorRow("SWP-0104", "bad choice", "A shard or a pattern cannot be understood.", "`cuttle sweep --help` shows how."),
     ErrorRow(
@@ -426,7 +435,7 @@ ERRORS: tuple[ErrorRow, ...] = (
         "DEV-0020",
         "unknown GPU target",
         "The AMD GPU target is none that code objects are made for, or does not go with the code object version.",
-        "`cuttle devices` names the GPU's target; version 4 is for HIP 5, version 5 for HIP 6 and 7, version 6 for generic targets.",
+        "`cuttle info` names the GPU's target; version 4 is for HIP 5, version 5 for HIP 6 and 7, version 6 for generic targets.",
     ),
     ErrorRow(
         "DEV-0021",
@@ -439,6 +448,12 @@ ERRORS: tuple[ErrorRow, ...] = (
         "no executor for Windows",
         "Kernels of the CPU device run in the executor, which is a Linux program. On Windows itself `cuInit` answers CUDA_ERROR_NOT_SUPPORTED.",
         "Run the program under Wine on Linux, or use `cuttle stack` for an AMD GPU.",
+    ),
+    ErrorRow(
+        "DEV-0002",
+        "executor missing",
+        "The program that runs kernels on the CPU is missing, or may not be executed. `cuInit` answers CUDA_ERROR_NO_DEVICE.",
+        "`python -m cuttle.client.build` builds it; if CUTTLE_EXECUTOR is set, it names another one.",
     ),
     ErrorRow("DEV-0001", "device failed", "The device (executor or GPU) failed.", "Run `cuttle doctor`."),
     *(ErrorRow(*row) for row in STACK_ERRORS),

@@ -128,7 +128,7 @@ EXECUTOR = Knob("CUTTLE_EXECUTOR", "path", "", "executor program; empty: the one
 DEVICE = Knob(
     "CUTTLE_DEVICE", "choice", "cpu",
     "device to run on; hip: the first AMD GPU that AMD's HIP library sees and Cuttle supports, hip:N: its GPU N; rdna: an emulated AMD GPU "
-    "(both need NumPy: `pip install cuttle[hip]`)",
+    "(both need NumPy: `pip install numpy`)",
     ("cpu", "hip", "hip:N", "rdna:gfx1100", "rdna:gfx1200"),
 )  # fmt: skip
 HIP_LIBRARY = Knob("CUTTLE_HIP_LIBRARY", "path", "", "AMD's HIP library (libamdhip64.so.N, amdhip64_N.dll); empty: searched for")

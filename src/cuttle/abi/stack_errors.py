@@ -8,7 +8,7 @@ STACK_ERRORS: tuple[tuple[str, str, str, str], ...] = (
     ("STK-0102", "asset without a hash", "Nobody published a SHA-256 of this file, so what is downloaded could not be told from something else. Cuttle installs nothing that it cannot check.", "Download it yourself from the page shown and pin it: `cuttle stack pin NAME=FILE --output my.json`, then `cuttle stack install --manifest my.json`."),
     ("STK-0103", "no such channel", "There is no manifest of this name.", "`cuttle stack plan --list` shows the channels; --manifest takes a file."),
     ("STK-0104", "nothing for this platform", "The manifest has no asset of this kind for this operating system.", "`cuttle stack plan --list` shows what there is."),
-    ("STK-0105", "package missing", "Downloads need Python packages that are not installed.", "pip install 'cuttle[stack]'"),
+    ("STK-0105", "package missing", "Downloads need Python packages that are not installed.", "pip install httpx2 stamina, into the environment of `cuttle`."),
     ("STK-0106", "asset cannot be pinned", "A file or name given to `pin` does not fit the manifest it starts from.", "NAME is an asset of the channel: `cuttle stack plan --list`."),
     # -- downloads
     ("STK-0201", "download failed", "The file could not be fetched from any of its addresses, after several tries.", "Try again: it goes on where it stopped. --mirror URL names another place; the hash is checked all the same."),

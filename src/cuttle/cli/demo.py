@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from cuttle.cli import demo_program
 from cuttle.cli.command_line import verb
 from cuttle.cli.devices import client_environment, require_client
 from cuttle.cli.render import Style
@@ -26,6 +27,18 @@ def extents(size: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
+def prepare(output: Path) -> None:
+    """Finds out before anything is drawn whether the picture can be written. Raises CuttleError CLI-0602."""
+    try:
+        existed = output.exists()
+        with output.open("ab"):
+            pass
+        if not existed:
+            output.unlink()
+    except OSError as error:
+        raise CuttleError("CLI-0602", f"{output}: {error.strerror}") from None
+
+
 @verb("demo")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("cuttle-demo.png"))
 @click.option("--size", default="1024x768", metavar="WIDTHxHEIGHT", help="Pixels (default: 1024x768).")
@@ -37,6 +50,7 @@ def command(style: Style, output: Path, size: str, samples: int, angle: float) -
     Prints the path of the PNG file.
     """
     width, height = extents(size)
+    prepare(output)
     require_client()
     if not style.quiet:
         sys.stderr.write(f"cuttle: drawing {width} x {height} pixels with {samples * samples} rays each ...\n")
@@ -44,6 +58,8 @@ def command(style: Style, output: Path, size: str, samples: int, angle: float) -
     shape = [str(width), str(height), str(samples), str(angle)]
     command_line = [sys.executable, "-m", "cuttle", "run", "--", *program, *shape]
     done = subprocess.run(command_line, env=client_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode == demo_program.NOT_WRITTEN:
+        raise CuttleError("CLI-0602", f"{output} could not be written")
     if done.returncode:
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         raise CuttleError("CLI-0601", f"the demo program ended with {how}")

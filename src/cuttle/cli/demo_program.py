@@ -1,7 +1,8 @@
 """The program of `cuttle demo`: a CUDA driver-API program that happens to be written in Python.
 
 Nothing of Cuttle is imported: it finds libcuda.so.1 as any program does, and would draw the same picture on an NVIDIA
-GPU: `python demo_program.py julia.ptx picture.png WIDTH HEIGHT SAMPLES ANGLE`. Prints one line of JSON with the times.
+GPU: `python demo_program.py julia.ptx picture.png WIDTH HEIGHT SAMPLES ANGLE`. Prints one line of JSON with the times; its exit code
+is 1 if the driver failed, 3 if the picture cannot be written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import zlib
 from typing import Any
 
 BLOCK = (32, 4)
+NOT_WRITTEN = 3  # exit code
 
 
 class CudaFailure(Exception):
@@ -117,15 +119,19 @@ def png(pixels: bytes, width: int, height: int) -> bytes:
 def main(arguments: list[str]) -> int:
     ptx, output = arguments[:2]
     width, height, samples = map(int, arguments[2:5])
-    with open(ptx, "rb") as file:
-        text = file.read()
     try:
+        with open(ptx, "rb") as file:
+            text = file.read()
         pixels, times = draw(text, width, height, samples, float(arguments[5]))
     except (CudaFailure, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    with open(output, "wb") as file:
-        file.write(png(pixels, width, height))
+    try:
+        with open(output, "wb") as file:
+            file.write(png(pixels, width, height))
+    except OSError as error:
+        sys.stderr.write(f"{output}: {error.strerror}\n")
+        return NOT_WRITTEN
     sys.stdout.write(json.dumps(times) + "\n")
     return 0
 

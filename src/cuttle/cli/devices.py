@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cuttle.cli import environment, probe
-from cuttle.errors import CuttleError
+from cuttle.errors import CuttleError, said_error
 
 
 def client_environment(**knobs: str) -> dict[str, str]:
@@ -32,10 +32,11 @@ def require_client() -> None:
             raise CuttleError("CLI-0202", "the client library is missing and could not be built")
 
 
-def devices() -> dict[str, Any]:
-    """The probe's report; raises if no device answered."""
+def devices(**knobs: str) -> dict[str, Any]:
+    """The probe's report; raises the device's own error if none answered, CLI-0401 where it said none."""
     require_client()
-    report = probe.ask(environment=client_environment())
+    report = probe.ask(environment=client_environment(**knobs))
     if report["error"]:
-        raise CuttleError("CLI-0401", f"the device did not start: {report['error']}")
+        said = said_error(report["talk"])
+        raise said or CuttleError("CLI-0401", f"the device did not start: {report['error']}")
     return report

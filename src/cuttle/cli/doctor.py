@@ -27,13 +27,18 @@ def finding_text(name: str, finding: Finding, style: Style, width: int) -> str:
     return "\n".join(lines)
 
 
-def summary(findings: dict[str, Finding]) -> str:
+def summary(findings: dict[str, Finding], ready: str) -> str:
+    """`ready`: what is said if nothing was found; empty where only some checks ran."""
     counts = {mark: sum(finding.mark == mark for finding in findings.values()) for mark in COLORS}
     if counts[FAILURE] + counts[CRASH] + counts[WARNING] == 0:
-        return f"{len(findings)} checks, nothing found: Cuttle is ready."
+        return f"{number_text(len(findings))}, nothing found{': ' * bool(ready)}{ready}."
     names = ((FAILURE, "failure"), (WARNING, "warning"), (CRASH, "crashed check"))
     parts = [f"{counts[mark]} {name}{'s' if counts[mark] > 1 else ''}" for mark, name in names if counts[mark]]
-    return f"{len(findings)} checks: {', '.join(parts)}."
+    return f"{number_text(len(findings))}: {', '.join(parts)}."
+
+
+def number_text(checks: int) -> str:
+    return f"{checks} check{'s' if checks != 1 else ''}"
 
 
 @verb("doctor")
@@ -56,7 +61,7 @@ def command(style: Style, names: tuple[str, ...], program: str | None, prefer_ou
             return failure("doctor", CuttleError("CLI-0701", f"there is no check {name}"), USAGE)
     if not wanted:
         wanted = [name for name, check in checks.items() if program or not check.__module__.endswith(".program")]
-    context = Context(program, prefer_ours)
+    context = Context(program, prefer_ours, asked=frozenset(names and wanted))
     findings: dict[str, Finding] = {}
     width = max(map(len, wanted))
     for name in wanted:
@@ -70,7 +75,7 @@ def command(style: Style, names: tuple[str, ...], program: str | None, prefer_ou
         {"check": name, "mark": finding.mark, "text": finding.text, "hint": finding.hint, "details": finding.details}
         for name, finding in findings.items()
     ]
-    blocks: list[Block] = [] if style.quiet else [Text("\n" + summary(findings))]
+    blocks: list[Block] = [] if style.quiet else [Text("\n" + summary(findings, "" if names else "Cuttle is ready"))]
     errors = (
         [Problem("CLI-0702", finding.text, finding.hint, name) for name, finding in bad.items()] if style.json else []
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import click
 import msgspec
 
 from cuttle.cli.command_line import verb
-from cuttle.cli.devices import client_environment, require_client
+from cuttle.cli.devices import client_environment, devices
 from cuttle.cli.launch import DEVICES
 from cuttle.cli.progress import StepBar
 from cuttle.cli.render import Style
@@ -37,15 +38,38 @@ def command(style: Style, device: str, quick: bool, parts: tuple[str, ...], outp
     known = device in DEVICES and not device.endswith(":N")
     if not known and not (device.startswith("hip:") and device[4:].isascii() and device[4:].isdigit()):
         raise CuttleError("CLI-0104", f"there is no device {device}", hint=f"Devices: {', '.join(DEVICES)}.")
-    require_client()
     about = describe(device)
+    devices(CUTTLE_DEVICE=device)  # one error now, instead of one with each test
+    prepare(output)
     bar = StepBar(style)
     with bar.progress:
         report = run_selftest(
             about, client_environment(CUTTLE_DEVICE=device), quick=quick, parts=parts or PARTS, watch=bar.watch
         )
-    written = write(report, output)
-    return result_of(report, written)
+    return write_and_show(report, output)
+
+
+def write_and_show(report: SelftestReport, folder: Path) -> Result:
+    """The tests took long: what they found is shown even if it cannot be written."""
+    try:
+        return result_of(report, write(report, folder))
+    except CuttleError as error:
+        shown = result_of(report, [])
+        return Result("selftest", shown.data, shown.blocks, [*shown.errors, Problem.of(error)], FINDINGS)
+
+
+def prepare(folder: Path) -> None:
+    """Makes the report's folder, and tries it before anything that takes long. Raises CuttleError STS-0102."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise not_written(folder, error) from None
+
+
+def not_written(folder: Path, error: OSError) -> CuttleError:
+    return CuttleError("STS-0102", f"{folder}: {error.strerror}")
 
 
 def write(report: SelftestReport, folder: Path) -> list[Path]:
@@ -53,15 +77,15 @@ def write(report: SelftestReport, folder: Path) -> list[Path]:
     name = f"cuttle-selftest-{report.target or 'cpu'}-{report.date}"
     files = [folder / f"{name}.json", folder / f"{name}.md"]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         files[0].write_bytes(encode_report(report))
         files[1].write_text(markdown(report), encoding="utf-8")
     except OSError as error:
-        raise CuttleError("STS-0102", f"{folder}: {error.strerror}") from None
+        raise not_written(folder, error) from None
     return files
 
 
 def result_of(report: SelftestReport, written: list[Path]) -> Result:
+    """What the user sees. `written`: the files, none if they could not be."""
     columns = ("part", "passed", "refused", "failed", "left out", "values compared", "seconds")
     rows = [
         (part.name, str(part.passed), str(part.refused), str(part.failed), str(part.left_out), f"{part.results:,}", f"{part.seconds:.0f}")
@@ -73,7 +97,8 @@ def result_of(report: SelftestReport, written: list[Path]) -> Result:
         blocks.append(Table(("failed", "why"), [(trouble.name, trouble.reason) for trouble in failures[:SHOWN]]))
     proof = f"verifies {report.verifies} on hardware" if report.verifies else f"evidence: {report.evidence}"
     blocks.append(Text(f"{report.gpu}: {'all is well' if not failures else f'{len(failures)} tests failed'}; {proof}"))
-    blocks.append(Remark(f"cuttle: the report is in {written[0]} and {written[1].name}"))
+    if written:
+        blocks.append(Remark(f"cuttle: the report is in {written[0]} and {written[1].name}"))
     data = {**msgspec.to_builtins(report), "files": [str(path) for path in written]}
     if not failures:
         return Result("selftest", data, blocks, exit_code=OK)

@@ -14,7 +14,7 @@ from time import sleep
 from cuttle.abi import knobs
 from cuttle.abi import wire_layout as wire
 from cuttle.abi.attributes import ATTRIBUTES
-from cuttle.device.cpu.device import CpuDevice, available_cores
+from cuttle.device.cpu.device import CpuDevice, available_cores, require_executor
 from cuttle.device.shared import SharedMemory, allow_large_files
 from cuttle.runtime import results
 from cuttle.runtime.connection import NoConnection, open_connection
@@ -60,15 +60,12 @@ def attribute_values(workers: int, capability: tuple[int, int]) -> dict[int, int
 def device_maker(name: str) -> Callable[[SharedMemory, int, int], CpuDevice]:
     """What makes the device that CUTTLE_DEVICE names. Other devices are imported only when they are asked for.
 
-    Raises CuttleError if there is no such device here."""
+    Raises CuttleError if there is no such device here, or nothing that could run its kernels."""
     if name == "cpu":
+        require_executor()
         return CpuDevice
     kind, _, which = name.partition(":")
-    make: Callable[[SharedMemory, int, int], CpuDevice]
-    if kind == "hip":
-        make = import_module("cuttle.device.hip.device").choose(which)
-    else:
-        make = import_module("functools").partial(import_module("cuttle.device.rdna.device").RdnaDevice, target=which)
+    make: Callable[[SharedMemory, int, int], CpuDevice] = import_module(f"cuttle.device.{kind}.device").choose(which)
     return make
 
 

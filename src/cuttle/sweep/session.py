@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from cuttle.errors import SweepError
+from cuttle.errors import SweepError, said_error
 from cuttle.sweep.domains import Item
 from cuttle.sweep.golden import FOLDER
 from cuttle.sweep.verdict import Verdict
@@ -125,6 +125,9 @@ class Session:
                 reason = (
                     f"no device within {self.timeout:g} s" if message.silent else f"no device: {self._last_words()}"
                 )
+                said = said_error(self._words())
+                if said is not None:
+                    raise SweepError(said.code, said.message, hint=said.hint)
                 raise SweepError(*(message.error or ("SWP-0105", reason)))
         return self._process
 
@@ -169,10 +172,13 @@ class Session:
             outcome, text = "crashed", message.error[1] if message.error else self._last_words()
         return [Verdict(batch[0].domain, batch[0].name, outcome, text=text, seconds=time.monotonic() - begin)]
 
-    def _last_words(self) -> str:
-        """The last line that the worker said on stderr."""
+    def _words(self) -> str:
+        """The end of what the worker and its device process said on stderr."""
         self._talk.seek(0)
-        lines = self._talk.read()[-2000:].strip().splitlines()
+        return self._talk.read()[-2000:]
+
+    def _last_words(self) -> str:
+        lines = self._words().strip().splitlines()
         return lines[-1] if lines else "the worker ended"
 
     def close(self, patience: float = 10) -> None:

@@ -34,6 +34,16 @@ class Context:
     program: str | None = None
     prefer_ours: bool = False
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    asked: frozenset[str] = frozenset()  # checks that were asked for by name
+
+    def missed(self, check: str) -> str:
+        """The mark of a part of AMD's software that is not there: who asks for it, or runs on it, is not well without."""
+        return FAILURE if self.on_hip else WARNING if check in self.asked else OK
+
+    @property
+    def on_hip(self) -> bool:
+        """Whether programs will run on an AMD GPU, as the user's variables stand."""
+        return self.environment.get("CUTTLE_DEVICE", "").partition(":")[0] == "hip"
 
     @cached_property
     def client_environment(self) -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from cuttle.cli.checks import FAILURE, OK, WARNING, Context, Finding
 from cuttle.cli.render import plain_table, size_text
+from cuttle.device.needs_numpy import require_numpy
+from cuttle.errors import DeviceError
 
 
 def has_gpu(report: dict[str, Any]) -> bool:
@@ -34,12 +36,12 @@ def check_amd_driver(context: Context) -> Finding:
             return Finding(
                 WARNING, f"the kernel's list of GPUs cannot be read: {problems[0]}", "Is this a container?", problems
             )
-        return Finding(
-            OK,
-            "no AMD GPU on this machine"
-            if os.name != "nt"
-            else "on Windows, AMD's graphics driver brings HIP: see hip",
-        )
+        if os.name == "nt":
+            return Finding(OK, "on Windows, AMD's graphics driver brings HIP: see hip")
+        if context.amd["hip"]["chosen"]:
+            return Finding(OK, "the kernel's compute driver lists no AMD GPU, but HIP sees one: see hip")
+        hint = "In a container, pass /dev/kfd, /dev/dri and /sys/class/kfd through; CUTTLE_DEVICE=cpu works everywhere."
+        return Finding(context.missed("amd_driver"), "no AMD GPU on this machine", hint)
     details = (
         *(
             f"node {gpu['node']}: {gpu['target']}, PCI device {gpu['vendor_id']:04x}:{gpu['device_id']:04x}"
@@ -74,7 +76,9 @@ def check_hip(context: Context) -> Finding:
     if chosen is None:
         problem = hip["problem"]
         # Somebody without an AMD GPU needs no HIP, but a library that breaks is worth a word.
-        mark = FAILURE if has_gpu(context.amd) else OK if problem["code"] == "DEV-0202" else WARNING
+        mark = FAILURE if has_gpu(context.amd) else context.missed("hip")
+        if mark == OK and problem["code"] != "DEV-0202":
+            mark = WARNING
         return Finding(mark, problem["message"], problem["hint"], details)
     text = f"HIP {chosen['version']}: " + ", ".join(
         gpu.get("name") or f"GPU {gpu['index']}" for gpu in chosen["devices"]
@@ -82,6 +86,10 @@ def check_hip(context: Context) -> Finding:
     refused = [gpu for gpu in chosen["devices"] if not gpu["supported"]]
     if refused and len(refused) == len(chosen["devices"]):
         return Finding(WARNING, f"{text}; {refused[0]['error']['message']}", refused[0]["error"]["hint"], details)
+    try:
+        require_numpy("this GPU")
+    except DeviceError as error:
+        return Finding(FAILURE if context.on_hip else WARNING, f"{text}; {error.message}", error.hint, details)
     return Finding(OK, f"{text} (CUTTLE_DEVICE=hip)", details=details)
 
 

@@ -8,6 +8,7 @@ import sys
 from cuttle.cli import environment
 from cuttle.cli.checks import FAILURE, OK, WARNING, Context, Finding
 from cuttle.cli.render import size_text
+from cuttle.errors import said_error
 
 OLDEST_LLVM = 20
 
@@ -38,6 +39,9 @@ def check_device_process(context: Context) -> Finding:
     report = context.report
     talk = tuple(report.get("talk", "").splitlines())
     if not report.get("devices"):
+        said = said_error(report.get("talk", ""))
+        if said is not None:
+            return Finding(FAILURE, f"{said.message} ({said.code})", said.hint, talk)
         return Finding(FAILURE, f"cuInit fails: {report['error']}", "Its messages are below with -v.", talk)
     device = report["devices"][0]
     version = report["driver_version"]
@@ -62,6 +66,8 @@ def check_kernel(context: Context) -> Finding:
     """Compile a small kernel, run it in the executor, look at its answer."""
     kernel = context.report.get("kernel")
     talk = tuple(context.report.get("talk", "").splitlines())
+    if kernel is None and not context.report.get("devices"):
+        return Finding(FAILURE, "no kernel was run: there is no device", "`cuttle doctor -v device_process`")
     if kernel is None:
         return Finding(
             FAILURE, f"no kernel could be run: {context.report['error']}", "Its messages are below with -v.", talk

@@ -79,7 +79,8 @@ def command(
         if lines:
             blocks.append(Text("\n".join(lines)))
         if not style.quiet:
-            blocks.append(Text("\n" + summary(shown).replace("Cuttle is ready", f"{situation.engine_name} is ready")))
+            about = "" if names else f"{situation.engine_name} is ready"
+            blocks.append(Text("\n" + summary(shown, about)))
     bad = [found for found in findings if found.mark != "ok"]
     # On a terminal the findings themselves say it all.
     errors = [Problem("STK-0802", found.text, found.hint, found.check) for found in bad] if style.json else []

@@ -37,6 +37,16 @@ def find_executor() -> str:
     return os.path.join(package, "client", "lib", "cuttle-executor")
 
 
+def require_executor() -> None:
+    """Raises DeviceError DEV-0002 if there is no executor that can be started: a kernel would be too late to find out."""
+    path = find_executor()
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        from cuttle.errors import DeviceError  # nothing that a start should wait for
+
+        what = "is no program that may be executed" if os.path.exists(path) else "does not exist"
+        raise DeviceError("DEV-0002", f"the executor {path} {what}")
+
+
 def available_cores() -> int:
     """Cores this process may use: its affinity, further limited by a control group's quota (rounded up)."""
     cores = len(os.sched_getaffinity(0))
@@ -110,7 +120,10 @@ class CpuDevice:
             self._process = os.posix_spawn(command[0], arguments, os.environ, file_actions=actions)
         except OSError as error:
             ours.close()
-            raise DeviceLost(f"cannot start {command[0]}: {error.strerror}") from None
+            from cuttle.errors import DeviceError
+
+            lost = DeviceError("DEV-0001", f"cannot start {command[0]}: {error.strerror}")
+            raise DeviceLost(lost.render()) from None
         finally:
             theirs.close()
         self._socket = ours.detach()

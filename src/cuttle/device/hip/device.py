@@ -6,17 +6,17 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from struct import pack
 from typing import Any
 
 from cuttle.abi import hip
 from cuttle.abi import wire_layout as wire
 from cuttle.abi.hip import MIRROR_GRANULE_BYTES as GRANULE
-from cuttle.device.base import DeviceLost, Fault
+from cuttle.device.base import Fault
 from cuttle.device.cpu.device import CpuDevice
 from cuttle.device.hip.refusals import NO_GPU, NoAmdDevice
 from cuttle.device.hip.report import choose_hip, no_hip
+from cuttle.device.needs_numpy import require_numpy
 from cuttle.device.shared import SharedMemory
 from cuttle.errors import DeviceError
 
@@ -46,8 +46,6 @@ class HipDevice(CpuDevice):
     def start(self) -> None:
         if self.running:
             return
-        if find_spec("numpy") is None:
-            raise DeviceLost("AMD GPUs need NumPy: pip install 'cuttle[hip]'")
         super().start()
         for address, size in self._covered:
             self._submit_cover(address, size)
@@ -101,7 +99,8 @@ class ChosenGpu:
 def choose_gpu(which: str) -> ChosenGpu:
     """The GPU of `hip` (the first that can be used) or `hip:N`.
 
-    Raises NoAmdDevice if there is no HIP or no GPU, and the GPU's own error if Cuttle does not support it.
+    Raises NoAmdDevice if there is no HIP or no GPU, the GPU's own error if Cuttle does not support it, and DeviceError DEV-0108
+    without NumPy.
     """
     chosen, tried = choose_hip()
     if chosen is None:
@@ -113,6 +112,7 @@ def choose_gpu(which: str) -> ChosenGpu:
     if not gpu["supported"]:
         error = gpu["error"]
         raise DeviceError(error["code"], error["message"], hint=error["hint"])
+    require_numpy(f"the GPU {gpu['name']}")
     return ChosenGpu(chosen["path"], chosen["version"], gpu)
 
 

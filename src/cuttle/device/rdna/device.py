@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
+from collections.abc import Callable
+from functools import partial
 
-from cuttle.device.base import DeviceLost
 from cuttle.device.cpu.device import CpuDevice
+from cuttle.device.needs_numpy import require_numpy
 from cuttle.device.shared import SharedMemory
 
 
@@ -19,13 +20,14 @@ class RdnaDevice(CpuDevice):
         self.title = f"Cuttle emulated AMD {target}"
         self.code_options = {"target": target}
 
-    def start(self) -> None:
-        if find_spec("numpy") is None:
-            raise DeviceLost("emulated GPUs need NumPy: pip install 'cuttle[rdna]'")
-        super().start()
-
     def executor_command(self) -> list[str]:
         # -P: nothing in the program's working folder may be imported.
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
         start = f"import sys; sys.path.insert(0, {package!r}); from cuttle.device.rdna.executor import main; main(sys.argv[1:])"
         return [sys.executable, "-P", "-c", start]
+
+
+def choose(target: str) -> Callable[[SharedMemory, int, int], RdnaDevice]:
+    """What makes the device of `rdna:TARGET`; raises DeviceError DEV-0108 without NumPy."""
+    require_numpy(f"an emulated {target}")
+    return partial(RdnaDevice, target=target)
