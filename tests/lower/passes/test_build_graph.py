@@ -8,6 +8,7 @@ import time
 import pytest
 
 from cuttle.lower.passes.build_graph import build
+from cuttle.lower.passes.call_graph import recursive_functions
 from cuttle.lower.passes.graph import (
     Branch,
     Chunk,
@@ -21,7 +22,6 @@ from cuttle.lower.passes.graph import (
     Switch,
     ValueRef,
 )
-from cuttle.lower.passes.inline_calls import recursive_functions
 from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import Immediate, Symbol
 from tests.lower.passes.graphs import check, graph_of, module_of
