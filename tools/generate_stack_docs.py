@@ -20,6 +20,7 @@ from cuttle.stack.report import Facts
 from cuttle.stack.setup import InstallResult
 from cuttle.stack.stage import StageResult
 from cuttle.stack.support import support
+from tools.check_links import anchor
 from tools.generate_docs import page, table
 
 # Verb → (type of its data, what is there besides).
@@ -70,11 +71,17 @@ def manifests_page() -> str:
     return page(*lines)
 
 
+def title_of(definition: str) -> str:
+    """`Plan`; and for names that two modules have, `Finding of probe` instead of `cuttle.stack.probe.Finding`."""
+    module, _, name = definition.rpartition(".")
+    return f"{name} of {module.rpartition('.')[2]}" if module else name
+
+
 def type_text(schema: dict[str, Any]) -> str:
     """A JSON Schema as a few words."""
     if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        title = title_of(schema["$ref"].rpartition("/")[2])
+        return f"[{title}](#{anchor(title)})"
     if "anyOf" in schema:
         return " or ".join(type_text(option) for option in schema["anyOf"])
     if "enum" in schema:
@@ -103,7 +110,7 @@ def results_page() -> str:
     ]
     lines += table(("command", "data", "besides"), rows)
     for name, definition in sorted(definitions.items()):
-        lines += ["", f"## {name}", ""]
+        lines += ["", f"## {title_of(name)}", ""]
         if text := definition.get("description", ""):
             lines += [" ".join(text.split()), ""]
         properties = [(f"`{field}`", type_text(schema)) for field, schema in definition.get("properties", {}).items()]

@@ -78,6 +78,7 @@ check ruff format --check .
 check mypy
 check lint-imports
 check python tools/check_size.py
+check python tools/check_links.py
 
 if [ -n "$failed" ]; then printf '\nfailed before the tests:%s\n' "$failed" >&2; fi
 stage "tests"
