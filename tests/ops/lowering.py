@@ -7,6 +7,7 @@ from functools import cache
 
 from cuttle.lower.cpu.compile_kernel import code_options, has_avx512, kernel_text, plan_kernel
 from cuttle.lower.cpu.options import CompileOptions, Target
+from cuttle.lower.plain.image_text import plain_text
 from cuttle.ptx.parser import parse_module
 
 HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -29,6 +30,12 @@ def with_uses(statement: str) -> str:
 @cache
 def _target() -> Target:
     return Target(has_avx512(code_options(CompileOptions())))
+
+
+def lower_plain(statement: str) -> str:
+    """The same by the plain leg."""
+    module = parse_module(f"{HEADER}.visible .entry k()\n{{\n{with_uses(statement)}\nret;\n}}\n")
+    return plain_text(module, "k", "", 1 << 16)[1]
 
 
 def lower(statement: str) -> str:

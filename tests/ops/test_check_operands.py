@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from cuttle.errors import PtxError
-from cuttle.lower.cpu.compile_kernel import compile_kernel
+from cuttle.lower.amdgpu import compile_kernel as amdgpu
+from cuttle.lower.amdgpu.options import AmdgpuOptions
+from cuttle.lower.cpu import compile_kernel as cpu
 from cuttle.lower.cpu.options import CompileOptions
 from cuttle.lower.ops.check_operands import check_instruction
-from cuttle.ptx.ir import TYPE_BITS
+from cuttle.ptx.ir import TYPE_BITS, Module
 from cuttle.ptx.parser import parse_module
 from cuttle.sweep.golden import records
 
@@ -18,6 +23,14 @@ HEAD = """.version 8.0
 .func f() { ret; }
 """
 REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<4>;"
+
+# Every way of making code of a kernel: the rules are the same for all.
+LEGS: dict[str, Callable[[Module, str], Any]] = {
+    "cpu": lambda module, kernel: cpu.compile_kernel(module, kernel, CompileOptions(optimization=0)),
+    "plain": lambda module, kernel: cpu.compile_kernel(module, kernel, CompileOptions(optimization=0, plain=True)),
+    "amdgpu": lambda module, kernel: amdgpu.compile_kernel(module, kernel, AmdgpuOptions("gfx1100")),
+}
+in_every_leg = pytest.mark.parametrize("compile_kernel", LEGS.values(), ids=LEGS)
 
 
 def test_all_recorded_forms_pass() -> None:
@@ -32,6 +45,7 @@ def test_all_recorded_forms_pass() -> None:
         check_instruction(form.instruction, registers, ())
 
 
+@in_every_leg
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -62,13 +76,15 @@ def test_all_recorded_forms_pass() -> None:
         ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f1}, %d1, %r1;", "without a texture operand in brackets"),
     ],
 )
-def test_broken_instructions_are_told_in_words(line: str, words: str) -> None:
+def test_broken_instructions_are_told_in_words(
+    line: str, words: str, compile_kernel: Callable[[Module, str], Any]
+) -> None:
     module = parse_module(f"{HEAD}.visible .entry k() {{ {REGISTERS}\n{line}\nret; }}")
     if not words:
-        compile_kernel(module, "k", CompileOptions(optimization=0))
+        compile_kernel(module, "k")
         return
     with pytest.raises(PtxError) as caught:
-        compile_kernel(module, "k", CompileOptions(optimization=0))
+        compile_kernel(module, "k")
     error = caught.value
     assert (error.code, error.where.line, error.where.kernel) == ("PTX-0207", 6, "k")
     assert words in error.message
@@ -76,22 +92,32 @@ def test_broken_instructions_are_told_in_words(line: str, words: str) -> None:
     assert error.where.instruction
 
 
-def test_a_modifier_that_the_opcode_does_not_have_is_not_passed_over() -> None:
+@in_every_leg
+def test_a_modifier_that_the_opcode_does_not_have_is_not_passed_over(
+    compile_kernel: Callable[[Module, str], Any],
+) -> None:
     module = parse_module(f"{HEAD}.visible .entry k() {{ {REGISTERS} add.hi.s32 %r1, %r2, %r3; ret; }}")
     with pytest.raises(PtxError, match="`add.hi.s32`: .hi is unknown here") as caught:
-        compile_kernel(module, "k", CompileOptions(optimization=0))
+        compile_kernel(module, "k")
     assert caught.value.code == "PTX-0304"
 
 
-def test_a_broken_function_that_only_a_pointer_may_reach_does_not_hinder_the_kernel() -> None:
+@in_every_leg
+def test_a_broken_function_that_only_a_pointer_may_reach_does_not_hinder_the_kernel(
+    compile_kernel: Callable[[Module, str], Any],
+) -> None:
     text = f"""{HEAD}.func g() {{ {REGISTERS} add.s32 %r1, %r2; ret; }}
+.func h() {{ wgmma.fence.sync.aligned; ret; }}
 .visible .entry k(.param .u64 p) {{ .reg .b64 %d<3>;
-ld.param.u64 %d1, [p]; mov.u64 %d2, g; st.global.u64 [%d1], %d2;
+ld.param.u64 %d1, [p]; mov.u64 %d2, h; st.global.u64 [%d1], %d2; mov.u64 %d2, g; st.global.u64 [%d1], %d2;
 P: .callprototype _ ();
 call %d2, P;
 ret; }}
-.visible .entry broken() {{ call g; ret; }}"""
+.visible .entry broken() {{ call g; ret; }}
+.visible .entry refused() {{ call h; ret; }}"""
     module = parse_module(text)
-    assert compile_kernel(module, "k", CompileOptions(optimization=0)).file_bytes
+    assert compile_kernel(module, "k")
     with pytest.raises(PtxError, match="too few operands"):
-        compile_kernel(module, "broken", CompileOptions(optimization=0))
+        compile_kernel(module, "broken")
+    with pytest.raises(PtxError, match="PTX-0501"):
+        compile_kernel(module, "refused")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lowering import lower
+from lowering import lower, lower_plain
 
 from cuttle.abi.ptx_isa import OPCODES
 from cuttle.abi.ptx_isa.refused import REFUSED, Refused, refused_by
@@ -25,6 +25,13 @@ def test_example_is_refused_with_its_code(row: Refused) -> None:
     assert caught.value.where.line > 0 or row.rules, "the place is named"
     page = error_row(row.code)
     assert page is not None and page.title == row.title
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.code)
+def test_the_plain_leg_refuses_the_same(row: Refused) -> None:
+    with pytest.raises(PtxError) as caught:
+        lower_plain("{ " + REGISTERS + row.example + " }")
+    assert (caught.value.code, caught.value.hint) == (row.code, row.hint)
 
 
 def test_codes_are_unique() -> None:

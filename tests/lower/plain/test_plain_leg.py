@@ -191,6 +191,24 @@ def test_a_handle_that_is_no_function() -> None:
         run_or_fault(entry(body), WARP, [np.zeros(32, np.uint32)], PLAIN)
 
 
+@pytest.mark.parametrize("instruction", ["wgmma.fence.sync.aligned;", "add.s32 %v, %v;"])
+def test_a_pointer_to_a_function_that_is_not_translated(instruction: str) -> None:
+    """It hinders nobody until a lane calls it."""
+    body = """
+  mov.u64 %d1, strange;
+  proto: .callprototype _ ();
+  setp.eq.u32 %p1, %lane, LANE;
+  @%p1 call %d1, (), proto;
+  st.global.u32 [%wide], %lane;
+  ret;
+"""
+    before = f".func strange() {{ .reg .b32 %v; {instruction} ret; }}"
+    nothing, lanes = [np.zeros(32, np.uint32)], np.arange(32, dtype=np.uint32)
+    check(entry(body.replace("LANE", "32"), before=before), WARP, nothing, [lanes], ways=ONLY)
+    with pytest.raises(Fault, match="3"):
+        run_or_fault(entry(body.replace("LANE", "31"), before=before), WARP, nothing, PLAIN)
+
+
 def test_every_instruction_is_a_step_and_calls_have_two() -> None:
     program = plan_program(parsed(RECURSIVE.replace("FACTOR", "1")), "k", 16384)
     assert [step.number for step in program.steps] == list(range(len(program.steps)))

@@ -32,6 +32,7 @@ from cuttle.lower.cpu.calls import formal_offsets
 from cuttle.lower.cpu.compile_kernel import called_by_name, called_functions, where_fields
 from cuttle.lower.cpu.compile_object import CodeGenerationError
 from cuttle.lower.cpu.layout import DYNAMIC_ALIGN, MemoryLayout, lay_out
+from cuttle.lower.ops.check_operands import check_called
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.build_graph import build
 from cuttle.lower.passes.graph import Graph
@@ -69,6 +70,7 @@ def plan_kernel(module: Module, kernel: str, options: AmdgpuOptions) -> AmdgpuPl
     function = module.functions.get(kernel)
     if function is None or not function.is_entry:
         raise PtxError("PTX-0301", f"there is no kernel {kernel} in the module")
+    check_called(module, function)
     graph = build(module, function)
     graphs = called_functions(module, graph)
     layout = lay_out(module, graph, *graphs.values())

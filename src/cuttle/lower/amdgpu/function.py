@@ -17,6 +17,7 @@ from cuttle.lower.amdgpu.machine import LaneMachine
 from cuttle.lower.amdgpu.nodes import NodeWriter
 from cuttle.lower.amdgpu.plan import STACK_ALIGN, FunctionPlan
 from cuttle.lower.emit import Emitter, Value
+from cuttle.lower.ops.check_operands import translating
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.lower.passes.graph import Branch, Exit, Jump
 from cuttle.ptx.ir import Symbol
@@ -179,7 +180,8 @@ class FunctionWriter:
             self.label(block_label(index))
             self.local, self.clean = {}, {}
             for node in block.nodes:
-                self.nodes.execute(node)
+                with translating(node.instruction):
+                    self.nodes.execute(node)
             self.write_ending(index, lambda successor: self.emitter.line(f"br label %{block_label(successor)}"))
 
     def edge_values(self, block: int, successor: int) -> list[tuple[int, Value]]:

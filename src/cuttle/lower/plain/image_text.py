@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cuttle.errors import PtxError
 from cuttle.lower.fault_sites import fault_sites
 from cuttle.lower.ops.policy import policy
-from cuttle.lower.plain.program import Program, plan_program
+from cuttle.lower.plain.program import TRAP, Program, Step, plan_program
 from cuttle.lower.plain.scheduler import FRAME_BYTES, scheduler_text
 from cuttle.lower.plain.steps import StepCode, write_step
 from cuttle.ptx.ir import Module
@@ -24,11 +26,21 @@ def plain_text(module: Module, kernel: str, attributes: str, stack_bytes: int) -
     thread's stack. Raises PtxError."""
     policy.exact_nan, policy.fast_math = True, False
     program = plan_program(module, kernel, stack_bytes)
-    codes = [write_step(program, step) for step in program.steps]
+    codes = [code_of(program, step) for step in program.steps]
     return program, "\n".join(
         [*declared(codes), *(text for code in codes for text in code.functions), scheduler_text(program, codes),
          f"attributes #0 = {{ {attributes} }}", ""]
     )  # fmt: skip
+
+
+def code_of(program: Program, step: Step) -> StepCode:
+    """The code of a step. Where only a pointer may lead, and most likely none does, what cannot be translated traps."""
+    try:
+        return write_step(program, step)
+    except PtxError:
+        if step.function in program.named:
+            raise
+        return write_step(program, replace(step, kind="instruction", instruction=TRAP))
 
 
 def declared(codes: list[StepCode]) -> list[str]:

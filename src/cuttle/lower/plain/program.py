@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from cuttle.abi.kernel_abi import DRIVER_FUNCTIONS, FUNCTION_HANDLE_BASE
 from cuttle.errors import PtxError
+from cuttle.lower.ops.check_operands import check_called, check_function
 from cuttle.ptx.address_taken import address_taken
 from cuttle.ptx.ir import (
     Address,
@@ -26,6 +27,7 @@ from cuttle.ptx.ir import (
     Module,
     Operand,
     Parameter,
+    Statement,
     Symbol,
     TextureOperand,
     Variable,
@@ -39,6 +41,7 @@ DYNAMIC_ALIGN = 16
 STACK_END_AT = 8
 # Registers lie on the stack: calls and `alloca` get so many times what the program's limit on a thread's stack says.
 STACK_FACTOR = 4
+TRAP = Instruction("trap", (), (), (), None, Location(0))
 STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 
 
@@ -80,11 +83,13 @@ class Program:
 
     `shared` are offsets in shared memory; unsized `extern` arrays begin at `dynamic_offset`. `symbols` are the module's
     global and const variables in the order of `cuttle_launch.symbols`. `labels` map (function, label) to step numbers.
-    `local` are module-scope `.local` variables, at offsets in each lane's local memory.
+    `local` are module-scope `.local` variables, at offsets in each lane's local memory. `named` are the kernel and the functions
+    that calls by name lead to; only pointers lead to the others.
     """
 
     module: Module
     kernel: str
+    named: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
     labels: dict[tuple[str, str], int] = field(default_factory=dict)
     entries: dict[str, int] = field(default_factory=dict)
@@ -108,8 +113,10 @@ def plan_program(module: Module, kernel: str, stack_bytes: int) -> Program:
     function = module.functions.get(module.aliases.get(kernel, kernel))
     if function is None or not function.is_entry or function.statements is None:
         raise PtxError("PTX-0301", f"there is no kernel {kernel} in the module")
+    check_called(module, function)
     program = Program(module, function.name)
     program.handles = {name: FUNCTION_HANDLE_BASE | index for index, name in enumerate(address_taken(module))}
+    program.named = frozenset(called_by_name(program, function))
     names = reachable(program, function)
     for name in names:
         number_steps(program, module.functions[name])
@@ -141,6 +148,34 @@ def reachable(program: Program, kernel: Function) -> list[str]:
     return list(found)
 
 
+def called_by_name(program: Program, kernel: Function) -> set[str]:
+    """The kernel and every function that it may come to by calls that name their callee."""
+    found: set[str] = set()
+    pending = [kernel.name]
+    while pending:
+        name = pending.pop()
+        function = program.module.functions.get(name)
+        if name in found or function is None:
+            continue
+        found.add(name)
+        for statement in function.statements or ():
+            if isinstance(statement, Instruction) and statement.call is not None:
+                callee = statement.call.callee
+                if isinstance(callee, Symbol):
+                    pending.append(program.resolve(callee.name))
+    return found
+
+
+def statements_of(program: Program, function: Function) -> Sequence[Statement]:
+    """A function's statements. One that breaks the rules of its operands traps: only a pointer may lead there."""
+    if function.name not in program.named:
+        try:
+            check_function(function, program.module.functions)
+        except PtxError:
+            return [TRAP]
+    return function.statements or ()
+
+
 def number_steps(program: Program, function: Function) -> None:
     name = function.name
     program.entries[name] = len(program.steps)
@@ -148,7 +183,7 @@ def number_steps(program: Program, function: Function) -> None:
     def add(kind: str, instruction: Instruction) -> None:
         program.steps.append(Step(len(program.steps), name, kind, instruction))
 
-    for statement in function.statements or ():
+    for statement in statements_of(program, function):
         if isinstance(statement, LabelMark):
             program.labels[name, statement.name] = len(program.steps)
             continue

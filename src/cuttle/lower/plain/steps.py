@@ -10,6 +10,7 @@ from cuttle.abi.kernel_abi import STOPS
 from cuttle.errors import PtxError, Where
 from cuttle.lower.emit import Value
 from cuttle.lower.ops import dispatch
+from cuttle.lower.ops.check_operands import translating
 from cuttle.lower.plain.calls import write_call, write_return, write_return_of_call
 from cuttle.lower.plain.lane_machine import LaneMachine
 from cuttle.lower.plain.lane_record import (
@@ -68,9 +69,10 @@ def write_step(program: Program, step: Step) -> StepCode:
     """The code of a step. Raises PtxError for what cannot be translated."""
     instruction = step.instruction
     try:
-        if step.kind == "instruction" and is_across(instruction):
-            return write_across(program, step)
-        return write_by_lane(program, step)
+        with translating(instruction):
+            if step.kind == "instruction" and is_across(instruction):
+                return write_across(program, step)
+            return write_by_lane(program, step)
     except PtxError as error:
         where = error.where
         if where is not None and (where.line or where.instruction):
@@ -230,7 +232,8 @@ def write_across(program: Program, step: Step) -> StepCode:
     asking = LaneMachine(program, program.activations[step.function])
     asking.instruction = instruction
     e = asking.emitter
-    if not instruction.has("sync") and "sync" not in instruction.opcode:
+    dispatch.signature(instruction)  # what is refused has no member mask to look at
+    if not instruction.has("sync") and not instruction.opcode.endswith(".sync"):
         needed = e.const("i64", 0)
     elif instruction.has("aligned"):
         needed = e.const("i64", 0xFFFF_FFFF)
