@@ -19,7 +19,7 @@ _rows: dict[str, ErrorRow] = {}
 # bytes of file names that are no UTF-8, and cannot be written).
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-_ERROR_LINE = re.compile(r"cuttle: error\[([A-Z]{3}-\d{4})\]: (.*)")
+_ERROR_LINE = re.compile(r"(?:cuttle: )?error\[([A-Z]{3}-\d{4})\]: (.*)")
 
 
 def visible(text: str) -> str:
@@ -92,7 +92,7 @@ class CuttleError(Exception):
 
 
 def said_error(talk: str) -> CuttleError | None:
-    """The first error with a code in what a device process said on stderr, with its hint."""
+    """The first error with a code in what a process of ours said on stderr, with its hint."""
     lines = talk.splitlines()
     for number, line in enumerate(lines):
         found = _ERROR_LINE.match(line)

@@ -77,7 +77,7 @@ def test_order_alternates_and_the_first_iteration_is_dropped(tmp_path: Path) -> 
     seen: list[str] = []
     outcome = run_comparison(plan, a, b, lambda done, total, text: seen.append(f"{done}/{total}"))
     assert (tmp_path / "order").read_text() == "ABBA"
-    assert seen == ["0/4", "1/4", "2/4", "3/4", "4/4"]
+    assert seen[0] == "0/20" and seen[-1] == "20/20" and {"5/20", "10/20", "15/20"} <= set(seen)
     assert [found.metric for found in outcome.metrics] == ["seconds"]
     assert outcome.metrics[0].a.count == 8 and outcome.metrics[0].a.high < 2
 

@@ -56,8 +56,9 @@ STACK_ERRORS: tuple[tuple[str, str, str, str], ...] = (
     # -- bench
     ("STK-1101", "unreadable configuration", "A configuration is ENGINE[:DEVICE][,NAME=VALUE]...", "For example: --a cuttle:cpu --b cuttle:cpu,CUTTLE_FAST_MATH=1"),
     ("STK-1102", "no such workload", "There is no workload of this name.", "`cuttle stack bench --list` names them; a command of your own stands behind --."),
-    ("STK-1103", "workload failed", "The workload's process ended with an error, so there is nothing to compare.", "Run it alone: python -m cuttle.stack.workloads NAME"),
+    ("STK-1103", "workload failed", "The workload's process ended with an error, so there is nothing to compare.", "Run the command that the hint shows: the workload alone, on the same engine."),
     ("STK-1104", "unreadable metrics", "A workload prints one JSON line per iteration, with finite numbers by name: {\"metrics\": {\"seconds\": 1.5}}.", "docs/how-to/compare-engines.md has an example."),
     ("STK-1105", "too few iterations", "The first iteration of every process is dropped, so there must be at least two.", "Print one line per iteration, and at least two."),
     ("STK-1106", "workload takes too long", "The workload did not end in time and was ended.", "--timeout SECONDS allows more; --size small makes it smaller."),
+    ("STK-1107", "engine without a device", "One of the two engines to compare cannot be loaded, or has no device here; nothing was run.", "Compare others: `cuttle stack bench ppo --a cuttle --b cuttle,CUTTLE_FAST_MATH=1`"),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,12 +12,13 @@ import platformdirs
 from cuttle.cli.command_line import verb
 from cuttle.cli.devices import require_client
 from cuttle.cli.launch import DEVICES
+from cuttle.cli.progress import StepBar
 from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
-from cuttle.errors import CuttleError, visible
+from cuttle.errors import CuttleError
 from cuttle.sweep.domains import DOMAINS, shard_of
 from cuttle.sweep.golden import FOLDER
-from cuttle.sweep.run import Choice, Report, Watch, sweep
+from cuttle.sweep.run import Choice, Report, sweep
 from cuttle.sweep.session import SYSTEM, TIMEOUT
 from cuttle.sweep.verdict import GOOD, Verdict
 
@@ -30,29 +30,12 @@ def results_file(device: str) -> Path:
     return Path(platformdirs.user_state_dir("cuttle")) / f"sweep-{device.replace(':', '-')}.sqlite"
 
 
-class Bar:
-    """A progress bar on stderr, while it is a terminal; otherwise nothing."""
-
-    def __init__(self, style: Style) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True, no_color=not style.colored(sys.stderr))
-        hidden = style.quiet or style.json or not console.is_terminal
-        columns = (
-            TextColumn("{task.description:40.40}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        )  # fmt: skip
-        self.progress = Progress(*columns, console=console, disable=hidden, transient=True)
-        self.task = self.progress.add_task("", total=None)
-
-    def watch(self, done: int, total: int, form: str, share: float) -> None:
-        text = f"{form} {share:.0%}" if 0 < share < 1 else form
-        self.progress.update(self.task, completed=done, total=total, description=visible(text))
-
-
 def run_watched(choice: Choice, results: Path, fresh: bool, farm: str, style: Style) -> Report:
-    bar = Bar(style)
-    watch: Watch = bar.watch
+    bar = StepBar(style, remaining=True)
+
+    def watch(done: int, total: int, form: str, share: float) -> None:
+        bar.watch(done, total, f"{form} {share:.0%}" if 0 < share < 1 else form)
+
     with bar.progress:
         return sweep(choice, results, fresh=fresh, farm=farm, watch=watch)
 

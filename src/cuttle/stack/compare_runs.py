@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from threading import Thread
 from time import monotonic
 
 import msgspec
 
-from cuttle.errors import StackError
+from cuttle.errors import StackError, said_error
 from cuttle.stack.compare import Comparison, compare
 from cuttle.stack.configurations import Configuration
+from cuttle.stack.ready import require_device
 from cuttle.stack.workloads import NAMES
 
 GROUP = "cuttle.workloads"
@@ -87,16 +91,34 @@ def workload_command(plan: Plan) -> list[str]:
     )
 
 
+def require_devices(plan: Plan, *configurations: Configuration) -> list[str]:
+    """The devices' names, before anything long; raises STK-1107. A command of the user's may find a device that we do not see
+    where the machine's own libraries are used: it is not asked for."""
+    return [
+        "" if plan.command and each.engine == "system" else require_device(each)
+        for each in dict.fromkeys(configurations)
+    ]  # fmt: skip
+
+
 def run_comparison(plan: Plan, a: Configuration, b: Configuration, watch: Watch) -> BenchReport:
-    """A B, B A, A B ...: who comes first changes with every trial, so that a drift of the machine hits both."""
+    """A B, B A, A B ...: who comes first changes with every trial, so that a drift of the machine hits both.
+
+    Watched are iterations, those that are dropped included.
+    """
     command = workload_command(plan)
     found: dict[str, Trials] = {"a": [], "b": []}
-    total = 2 * plan.trials
+    each = plan.iterations + 1
+    total = 2 * plan.trials * each
     for trial in range(plan.trials):
         for side in "ab" if trial % 2 == 0 else "ba":
             configuration = a if side == "a" else b
-            watch(len(found["a"]) + len(found["b"]), total, f"trial {trial + 1}, {side.upper()}: {configuration.name}")
-            found[side].append(run_trial(command, configuration, plan)[1:])
+            before = (len(found["a"]) + len(found["b"])) * each
+            text = f"trial {trial + 1}, {side.upper()}: {configuration.name}"
+
+            def heard(lines: int, before: int = before, text: str = text) -> None:
+                watch(before + min(lines, each), total, text)
+
+            found[side].append(run_trial(command, configuration, plan, heard)[1:])
     watch(total, total, "")
     return BenchReport(
         plan.workload, "" if plan.command else plan.size, plan.iterations, plan.trials,
@@ -114,33 +136,61 @@ def compare_all(a: Trials, b: Trials) -> list[Comparison]:
     ]
 
 
-def run_trial(command: list[str], configuration: Configuration, plan: Plan) -> list[dict[str, float]]:
-    """The metrics of each iteration of one process; raises STK-1103 to STK-1106."""
-    process = subprocess.Popen(
-        configuration.command(command), env=configuration.environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    began = monotonic()
-    try:
-        out, errors = process.communicate(timeout=plan.seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise StackError(
-            "STK-1106", f"{configuration.name}: the workload was still running after {monotonic() - began:.0f} s"
-        ) from None
+def run_trial(
+    command: list[str], configuration: Configuration, plan: Plan, heard: Callable[[int], None]
+) -> list[dict[str, float]]:
+    """The metrics of each iteration of one process; raises STK-1103 to STK-1106. `heard`: told, about every second, how many lines
+    there are."""
+    started = configuration.command(command)
+    lines: list[bytes] = []
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                started, env=configuration.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            )  # fmt: skip
+        except OSError as error:
+            raise StackError("STK-1103", f"{started[0]}: {error.strerror}", hint="Is the command there?") from None
+        out = process.stdout
+        assert out is not None
+        reader = Thread(target=lambda: lines.extend(out), daemon=True)
+        reader.start()
+        began = monotonic()
+        try:
+            while reader.is_alive() and monotonic() - began < plan.seconds:
+                heard(len(lines))
+                reader.join(min(1.0, plan.seconds))
+            process.wait(max(0.0, plan.seconds - (monotonic() - began)))
+        except subprocess.TimeoutExpired:
+            raise StackError(
+                "STK-1106", f"{configuration.name}: the workload was still running after {monotonic() - began:.0f} s"
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+        heard(len(lines))
+        errors.seek(0)
+        told = errors.read().decode(errors="replace")
     if process.returncode:
-        told = errors.decode(errors="replace").strip().splitlines()
         raise StackError(
             "STK-1103",
-            f"{configuration.name}: the workload ended with {process.returncode}" + (f": {told[-1]}" if told else ""),
+            f"{configuration.name}: the workload ended with {process.returncode}{reason_in(told)}",
+            hint=f"Run it alone: {shlex.join(started)}",
         )
-    rows = [read_line(line, configuration) for line in out.splitlines() if line.strip()]
+    rows = [read_line(line, configuration) for line in lines if line.strip()]
     if len(rows) < 2:
         raise StackError(
             "STK-1105", f"{configuration.name}: {len(rows)} iterations; the first is dropped, so two are the least"
         )
     return rows
+
+
+def reason_in(told: str) -> str:
+    """What a process said on stderr as the end of a sentence: its error with a code, else its last line."""
+    said = said_error(told)
+    if said is not None:
+        return f": {said.message} ({said.code})"
+    lines = told.strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
 
 
 def read_line(line: bytes, configuration: Configuration) -> dict[str, float]:

@@ -14,7 +14,7 @@ from cuttle.cli.result import Block, Remark, Result, Table
 from cuttle.cli.stack import root_option
 from cuttle.errors import StackError
 from cuttle.stack.compare import Comparison, direction
-from cuttle.stack.compare_runs import Plan, known_workloads, run_comparison
+from cuttle.stack.compare_runs import Plan, known_workloads, require_devices, run_comparison, workload_command
 from cuttle.stack.configurations import parse_configuration
 from cuttle.stack.install import default_root
 from cuttle.stack.journal import Root
@@ -75,7 +75,13 @@ def command(
         return listing()
     a, b = parse_configuration(a_text), parse_configuration(b_text)
     plan = Plan(workload, size, iterations, trials, timeout, program)
+    workload_command(plan)
     bar = StepBar(style)
+    bar.remark(f"looking for the devices of {a_text} and {b_text}")
+    devices = require_devices(plan, a, b)
+    bar.remark(
+        f"{workload}: {2 * trials} processes of {iterations + 1} iterations on {' and '.join(dict.fromkeys(filter(None, devices)))}"
+    )
     with bar.progress:
         report = run_comparison(plan, a, b, bar.watch)
     right = frozenset(COLUMNS) - {"metric", "verdict"}
