@@ -13,6 +13,8 @@ import sys
 import time
 from typing import Any
 
+from cuttle.sweep.driver import DriverFailure, DriverLibrary
+
 # CUdevice_attribute numbers (cuda.h) → names in the report.
 ATTRIBUTES = {
     1: "max_threads_per_block",
@@ -50,36 +52,6 @@ KERNEL = b"""
 THREADS = 64
 
 
-class DriverError(Exception):
-    """A driver function answered an error: its name and CUresult."""
-
-    def __init__(self, function: str, result: int) -> None:
-        super().__init__(f"{function} answered error {result}")
-        self.function = function
-        self.result = result
-
-
-class Driver:
-    """`libcuda.so.1` by ctypes; a call that fails raises `DriverError`."""
-
-    def __init__(self, path: str = "libcuda.so.1") -> None:
-        self.library = ctypes.CDLL(path)
-
-    def call(self, function: str, *arguments: Any) -> None:
-        result = getattr(self.library, function)(*arguments)
-        if result:
-            raise DriverError(function, result)
-
-    def integer(self, function: str, *arguments: Any) -> int:
-        """A function whose first parameter is `int *`."""
-        value = ctypes.c_int()
-        self.call(function, ctypes.byref(value), *arguments)
-        return value.value
-
-    def attribute(self, number: int, device: int) -> int:
-        return self.integer("cuDeviceGetAttribute", ctypes.c_int(number), device)
-
-
 def library_path() -> str:
     """The file that `libcuda.so.1` was loaded from."""
     with open("/proc/self/maps") as file:
@@ -89,7 +61,7 @@ def library_path() -> str:
     return ""
 
 
-def device_report(driver: Driver, ordinal: int) -> dict[str, Any]:
+def device_report(driver: DriverLibrary, ordinal: int) -> dict[str, Any]:
     device = driver.integer("cuDeviceGet", ordinal)
     name = ctypes.create_string_buffer(256)
     driver.call("cuDeviceGetName", name, 256, device)
@@ -106,14 +78,14 @@ def device_report(driver: Driver, ordinal: int) -> dict[str, Any]:
     }
     for number, key in ATTRIBUTES.items():
         try:
-            report[key] = driver.attribute(number, device)
-        except DriverError:
+            report[key] = driver.integer("cuDeviceGetAttribute", ctypes.c_int(number), device)
+        except DriverFailure:
             report[key] = None
     report["compute_capability"] = f"{report['compute_capability_major']}.{report['compute_capability_minor']}"
     return report
 
 
-def run_kernel(driver: Driver) -> dict[str, Any]:
+def run_kernel(driver: DriverLibrary) -> dict[str, Any]:
     """Compile and run a small kernel; says whether its answer is right and how long each step took."""
     times: dict[str, Any] = {}
     device = driver.integer("cuDeviceGet", 0)
@@ -142,9 +114,9 @@ def run_kernel(driver: Driver) -> dict[str, Any]:
 def probe(kernel: bool) -> dict[str, Any]:
     report: dict[str, Any] = {"library": "", "driver_version": 0, "devices": [], "kernel": None, "error": ""}
     try:
-        driver = Driver()
+        driver = DriverLibrary()
         report["library"] = library_path()
-        report["is_cuttle"] = hasattr(driver.library, "cuttle_version")
+        report["is_cuttle"] = hasattr(driver.cuda, "cuttle_version")
         started = time.perf_counter()
         driver.call("cuInit", 0)
         report["init_ms"] = round((time.perf_counter() - started) * 1e3, 2)
@@ -154,7 +126,7 @@ def probe(kernel: bool) -> dict[str, Any]:
             report["kernel"] = run_kernel(driver)
     except OSError as error:
         report["error"] = str(error)
-    except DriverError as error:
+    except DriverFailure as error:
         report["error"] = str(error)
     return report
 

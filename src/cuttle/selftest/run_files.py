@@ -28,6 +28,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+if not __package__:  # run as a script, from a plain checkout
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cuttle.sweep.driver import Driver, DriverFailure  # noqa: E402
+from cuttle.sweep.textures import (  # noqa: E402
+    CLAMP,
+    INTEGERS,
+    POINT,
+    RESOURCE_ARRAY,
+    SURFACE,
+    U32,
+    ArrayDescriptor,
+    Copy3D,
+    ResourceDescriptor,
+    TextureDescriptor,
+)
+
 HANG_SECONDS = float(os.environ.get("HANG_SECONDS", "6"))
 SLACK_BYTES = 4096
 WIDTHS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
@@ -125,136 +142,59 @@ class LaunchConfig(ctypes.Structure):
     )  # fmt: skip
 
 
-class ArrayDescriptor(ctypes.Structure):
-    """`CUDA_ARRAY3D_DESCRIPTOR`."""
+class FileDriver(Driver):
+    """A device that runs file tests."""
 
-    _fields_ = (
-        ("width", ctypes.c_size_t), ("height", ctypes.c_size_t), ("depth", ctypes.c_size_t), ("format", ctypes.c_int),
-        ("channels", ctypes.c_uint), ("flags", ctypes.c_uint),
-    )  # fmt: skip
-
-
-class ResourceDescriptor(ctypes.Structure):
-    """`CUDA_RESOURCE_DESC` of an array."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("array", ctypes.c_void_p),
-        ("rest", ctypes.c_int * 30),
-        ("flags", ctypes.c_uint),
-    )
-
-
-class TextureDescriptor(ctypes.Structure):
-    """`CUDA_TEXTURE_DESC`."""
-
-    _fields_ = (
-        ("address", ctypes.c_int * 3), ("filter", ctypes.c_int), ("flags", ctypes.c_uint), ("rest", ctypes.c_int * 21)
-    )  # fmt: skip
-
-
-class Copy2D(ctypes.Structure):
-    """`CUDA_MEMCPY2D`."""
-
-    _fields_ = tuple(
-        (f"{side}_{name}", kind)
-        for side in ("source", "destination")
-        for name, kind in (
-            ("x", ctypes.c_size_t), ("y", ctypes.c_size_t), ("kind", ctypes.c_int), ("host", ctypes.c_void_p),
-            ("device", ctypes.c_uint64), ("array", ctypes.c_void_p), ("pitch", ctypes.c_size_t),
-        )
-    ) + (("width", ctypes.c_size_t), ("height", ctypes.c_size_t))  # fmt: skip
-
-
-class DriverError(Exception):
-    """A driver call that failed: its name and CUresult."""
-
-
-class Gpu:
-    """The few driver functions needed."""
-
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", 0)
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
-        name = ctypes.create_string_buffer(100)
-        self.call("cuDeviceGetName", name, 100, device)
-        version = ctypes.c_int()
-        self.call("cuDriverGetVersion", ctypes.byref(version))
-        self.name = f"{name.value.decode()}, driver API {version.value}"
-
-    def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
-        if code:
-            text = ctypes.c_char_p()
-            self.library.cuGetErrorName(code, ctypes.byref(text))
-            raise DriverError(f"{name}: {text.value.decode() if text.value else code}")
-
-    def allocate(self, size: int) -> ctypes.c_uint64:
-        pointer = ctypes.c_uint64()
-        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+    def zeroed(self, size: int) -> ctypes.c_uint64:
+        pointer = self.allocate(size)
         self.call("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
         return pointer
 
-    def load(self, text: str) -> ctypes.c_void_p:
-        """Loads a module. Raises DriverError with the compiler's log."""
-        module = ctypes.c_void_p()
-        log = ctypes.create_string_buffer(4096)
-        # CU_JIT_ERROR_LOG_BUFFER and its size.
-        names = (ctypes.c_int * 2)(5, 6)
-        values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), 4096)
-        try:
-            self.call("cuModuleLoadDataEx", ctypes.byref(module), text.encode() + b"\0", 2, names, values)
-        except DriverError as error:
-            raise DriverError(f"{error}: {log.value.decode('utf-8', 'replace').strip()}") from None
-        return module
-
     def run(self, test: FileTest) -> list[int]:
-        """The results of one file."""
+        """The results of one file. Raises DriverFailure."""
         if test.local:
             self.call("cuCtxSetLimit", STACK_LIMIT, ctypes.c_size_t(test.local))
-        module = self.load(test.text)
+        module = self.load(test.text.encode())
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), module, b"test")
         width = WIDTHS[test.out_type]
         size = test.out_count * width
-        out, source = self.allocate(size + SLACK_BYTES), self.allocate(len(test.inputs) + SLACK_BYTES)
+        out, source = self.zeroed(size + SLACK_BYTES), self.zeroed(len(test.inputs) + SLACK_BYTES)
         if test.inputs:
-            self.call("cuMemcpyHtoD_v2", source, test.inputs, ctypes.c_size_t(len(test.inputs)))
+            self.write(source, test.inputs)
         if test.shared > 48 << 10:
             self.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, test.shared)
         objects = self.texture_objects(*test.texture) if test.texture[0] else []
-        self.launch(test, function, [out, source, *objects])
-        self.call("cuCtxSynchronize")
-        host = ctypes.create_string_buffer(size)
-        self.call("cuMemcpyDtoH_v2", host, out, ctypes.c_size_t(size))
-        self.call("cuMemFree_v2", out)
-        self.call("cuMemFree_v2", source)
-        self.call("cuModuleUnload", module)
-        return [int.from_bytes(host.raw[at : at + width], "little") for at in range(0, size, width)]
+        self.launch_test(test, function, [out, source, *objects])
+        self.synchronize()
+        results = self.read(out, size)
+        self.free(out)
+        self.free(source)
+        self.unload(module)
+        return [int.from_bytes(results[at : at + width], "little") for at in range(0, size, width)]
 
     def texture_objects(self, width: int, height: int) -> list[ctypes.c_uint64]:
         """A texture and a surface object on one new array."""
         array = ctypes.c_void_p()
-        # CU_AD_FORMAT_UNSIGNED_INT32, CUDA_ARRAY3D_SURFACE_LDST
-        descriptor = ArrayDescriptor(width, height, 0, 3, 1, 2)
-        self.call("cuArray3DCreate_v2", ctypes.byref(array), ctypes.byref(descriptor))
+        self.call(
+            "cuArray3DCreate_v2", ctypes.byref(array), ctypes.byref(ArrayDescriptor(width, height, 0, U32, 1, SURFACE))
+        )
         texels = (ctypes.c_uint32 * (width * height))(*range(1000, 1000 + width * height))
-        copy = Copy2D(source_kind=1, source_pitch=4 * width, destination_kind=3, width=4 * width, height=height)
-        copy.source_host, copy.destination_array = ctypes.addressof(texels), array
-        self.call("cuMemcpy2D_v2", ctypes.byref(copy))
-        resource = ResourceDescriptor(0, array)
-        # Clamped coordinates, the nearest texel, CU_TRSF_READ_AS_INTEGER
-        sampling = TextureDescriptor((1, 1, 1), 0, 1)
+        copy = Copy3D(
+            source_kind=1, source_pitch=4 * width, source_height=height, destination_kind=3, destination_array=array,
+            width=4 * width, height=height, depth=1,
+        )  # fmt: skip
+        copy.source_host = ctypes.addressof(texels)
+        self.call("cuMemcpy3D_v2", ctypes.byref(copy))
+        resource = ResourceDescriptor(RESOURCE_ARRAY)
+        resource.body[0] = array.value or 0
+        sampling = TextureDescriptor((CLAMP, CLAMP, CLAMP), POINT, INTEGERS)
         texture, surface = ctypes.c_uint64(), ctypes.c_uint64()
         self.call("cuTexObjectCreate", ctypes.byref(texture), ctypes.byref(resource), ctypes.byref(sampling), None)
         self.call("cuSurfObjectCreate", ctypes.byref(surface), ctypes.byref(resource))
         return [texture, surface]
 
-    def launch(self, test: FileTest, function: ctypes.c_void_p, arguments: list[ctypes.c_uint64]) -> None:
+    def launch_test(self, test: FileTest, function: ctypes.c_void_p, arguments: list[ctypes.c_uint64]) -> None:
         pointers = (ctypes.c_void_p * len(arguments))(*[ctypes.addressof(argument) for argument in arguments])
         config = LaunchConfig(test.grid, test.block, test.shared, None, None, 0)
         attribute = ClusterAttribute(CLUSTER_DIMENSION, 0, test.cluster)
@@ -293,13 +233,14 @@ def main(arguments: list[str]) -> None:
         for path in arguments[1:]:
             tell(run_alone(path))
         return
-    gpu = Gpu()
+    gpu = FileDriver()
     for path in arguments:
         outcome: list[int] | str
         try:
             outcome = gpu.run(read_file(Path(path)))
-        except DriverError as error:
-            outcome = f"fault {error}"
+        except DriverFailure as failure:
+            reason = f"{failure.function}: {failure.name or failure.result}"
+            outcome = f"fault {reason}" + (f": {failure.text}" if failure.text else "")
         tell({"file": path, "outcome": outcome, "device": gpu.name})
 
 

@@ -1,4 +1,4 @@
-"""The few functions of the CUDA driver API that sweeps and recorders need, through ctypes.
+"""The few functions of the CUDA driver API that sweeps, probes and recorders need, through ctypes. Standard library only.
 
 Sweeps go through the driver API, so that they run on whatever device stands behind `libcuda.so.1`: Cuttle's CPU device,
 another of its devices, or an NVIDIA GPU with NVIDIA's own library (which is how the recordings were made).
@@ -15,20 +15,48 @@ _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6  # CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG
 
 
 class DriverFailure(Exception):
-    """A driver function answered an error: its name, the CUresult, and what the compiler said, if it did."""
+    """A driver function answered an error: its name, the CUresult and that one's name, and what the compiler said, if it did."""
 
-    def __init__(self, function: str, result: int, text: str = "") -> None:
-        super().__init__(f"{function} answered {result}" + (f": {text}" if text else ""))
+    def __init__(self, function: str, result: int, name: str = "", text: str = "") -> None:
+        super().__init__(
+            f"{function} answered {result}" + (f" ({name})" if name else "") + (f": {text}" if text else "")
+        )
         self.function = function
         self.result = result
+        self.name = name
         self.text = text
 
 
-class Driver:
+class DriverLibrary:
+    """A driver library whose functions raise DriverFailure when they do not answer 0."""
+
+    def __init__(self, library: str = "libcuda.so.1") -> None:
+        self.cuda = ctypes.CDLL(library)
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Call a driver function; raises DriverFailure."""
+        result = getattr(self.cuda, function)(*arguments)
+        if result:
+            raise DriverFailure(function, result, self.error_name(result))
+
+    def error_name(self, result: int) -> str:
+        """`CUDA_ERROR_NO_DEVICE` for 100; empty if the library does not know it."""
+        name = ctypes.c_char_p()
+        ask = getattr(self.cuda, "cuGetErrorName", None)
+        return name.value.decode() if ask is not None and ask(result, ctypes.byref(name)) == 0 and name.value else ""
+
+    def integer(self, function: str, *arguments: Any) -> int:
+        """The value of a function whose first parameter is `int *`."""
+        value = ctypes.c_int()
+        self.call(function, ctypes.byref(value), *arguments)
+        return value.value
+
+
+class Driver(DriverLibrary):
     """A device of the driver API, with its primary context current."""
 
     def __init__(self, library: str = "libcuda.so.1", ordinal: int = 0) -> None:
-        self.cuda = ctypes.CDLL(library)
+        super().__init__(library)
         self.call("cuInit", 0)
         self.device, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(self.device), ordinal)
@@ -36,15 +64,7 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
         name = ctypes.create_string_buffer(100)
         self.call("cuDeviceGetName", name, 100, self.device)
-        version = ctypes.c_int()
-        self.call("cuDriverGetVersion", ctypes.byref(version))
-        self.name = f"{name.value.decode()}, driver API {version.value}"
-
-    def call(self, function: str, *arguments: Any) -> None:
-        """Call a driver function; raises DriverFailure."""
-        result = getattr(self.cuda, function)(*arguments)
-        if result:
-            raise DriverFailure(function, result)
+        self.name = f"{name.value.decode()}, driver API {self.integer('cuDriverGetVersion')}"
 
     def reset(self) -> None:
         """Begin again after a fault: everything on the device is gone."""
@@ -62,7 +82,8 @@ class Driver:
         try:
             self.call("cuModuleLoadDataEx", ctypes.byref(module), image + b"\0", 2, options, values)
         except DriverFailure as failure:
-            raise DriverFailure(failure.function, failure.result, log.value.decode(errors="replace").strip()) from None
+            text = log.value.decode(errors="replace").strip()
+            raise DriverFailure(failure.function, failure.result, failure.name, text) from None
         return module
 
     def unload(self, module: ctypes.c_void_p) -> None:
