@@ -2,20 +2,22 @@
 
     python3 tools/record_atomics.py --out FOLDER        # needs libcuda and ptxas (PATH or --ptxas), nothing else
 
-Every special value of a type as the old content of memory against every other as the operand, each on a location of its own.
+Every special value of a type as the old content of memory against every other as the operand, each on a location of its own, without
+a use of the result (which `record_cells.py` has, with fewer pairs: ptxas makes other instructions of the two).
 `recorded_atomics.xz` holds a JSON line (device, forms) and the new contents; `tests/lower/cpu/test_recorded_atomics.py`
 replays it.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import lzma
-import shutil
-import subprocess
+import os
+import re
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from cuttle.lower.ops.forms import specials  # noqa: E402
 from cuttle.sweep.driver import Driver  # noqa: E402
+from tools.recording import assemble_all, options_parser  # noqa: E402
 
 FORMS = (
     "atom.global.add.f32", "red.global.add.f32", "atom.shared.add.f32", "atom.global.add.f64", "red.global.add.f64",
@@ -36,7 +39,6 @@ FORMS = (
     "red.global.min.noftz.v2.bf16", "red.global.max.noftz.v2.bf16", "red.global.min.noftz.v2.f16x2",
     "red.global.max.noftz.v2.bf16x2", "red.global.add.noftz.v2.bf16x2",
 )  # fmt: skip
-HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
 MORE = {
     "f32": (0x00400000, 0x80400000, 0x00800000, 0x00FFFFFF, 0x7FA00001, 0x34000001, 0x3F800001, 0x4B800001, 0xFF7FFFFE),
     "f64": (0x0008000000000001, 0x7FF4000000000001, 0xFFFC000000000003, 0x3FF0000000000001, 0x4340000000000001),
@@ -69,8 +71,8 @@ def pairs(form: str, values: list[int]) -> list[tuple[int, int]]:
     return made + made[: -len(made) % group(form)]
 
 
-def kernel(form: str) -> str:
-    """A kernel `k(memory, operands, count)`: one operation per thread, in place."""
+def kernel(form: str, name: str = "k") -> str:
+    """A kernel `name(memory, operands, count)`: one operation per thread, in place."""
     size = element_bytes(form) * group(form)
     one = size // 2 if ".v2." in form else size
     registers = [f"%v{index}" for index in range(2 if ".v2." in form else 1)]
@@ -80,7 +82,7 @@ def kernel(form: str) -> str:
     dropped = olds[0] if len(olds) == 1 else "{" + ", ".join(olds) + "}"
     bits = 8 * one
     lines = [
-        HEADER, ".visible .entry k(.param .u64 pm, .param .u64 po, .param .u32 pc) {",
+        f".visible .entry {name}(.param .u64 pm, .param .u64 po, .param .u32 pc) {{",
         f".reg .b{bits} {', '.join([*registers, *olds])}; .reg .b32 %i, %c, %b, %n; .reg .b64 %m, %o, %w, %s; .reg .pred %p;",
         ".shared .align 16 .b8 place[4096];",
         "ld.param.u64 %m, [pm]; ld.param.u64 %o, [po]; ld.param.u32 %c, [pc];",
@@ -107,35 +109,34 @@ def columns(form: str, values: list[int]) -> tuple[bytes, bytes]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
-    options = parser.parse_args()
-    gpu = Driver()
-    options.out.mkdir(parents=True, exist_ok=True)
-    kept, results = [], []
-    for form in FORMS:
-        source, cubin = options.out / "form.ptx", options.out / "form.cubin"
-        source.write_text(kernel(form))
-        command = [options.ptxas, "-arch=sm_90", "-o", str(cubin), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            print(f"{form}: {(done.stderr + done.stdout)[:200]}")
-            continue
-        values = values_of(element_of(form))
-        old, operands = columns(form, values)
-        count = len(pairs(form, values)) // group(form)
-        module, memory, other = gpu.load(cubin.read_bytes()), gpu.allocate(len(old)), gpu.allocate(len(old))
-        gpu.write(memory, old)
-        gpu.write(other, operands)
-        gpu.launch(module, "k", [memory, other, ctypes.c_uint32(count)], count)
-        kept.append({"form": form, "bytes": len(old)})
-        results.append(gpu.read(memory, len(old)))
+    options = options_parser(__doc__).parse_args()
+    forms = [form for form in FORMS if re.search(options.only, form)]
+    jobs = os.cpu_count() or 1
+    kept, results, missing = [], [], []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        texts = [kernel(form, f"k{number}") for number, form in enumerate(forms)]
+        cubins = assemble_all(texts, 2 * jobs, Path(folder), options.ptxas, options.target, pool)
+        modules = {number: cubin for cubin, refused, numbers in cubins for number in numbers if number not in refused}
+        gpu = Driver()
+        for number, form in enumerate(forms):
+            if number not in modules:
+                missing.append(form)
+                continue
+            values = values_of(element_of(form))
+            old, operands = columns(form, values)
+            count = len(pairs(form, values)) // group(form)
+            module = gpu.load(modules[number].read_bytes())
+            memory, other = gpu.allocate(len(old)), gpu.allocate(len(old))
+            gpu.write(memory, old)
+            gpu.write(other, operands)
+            gpu.launch(module, f"k{number}", [memory, other, ctypes.c_uint32(count)], count)
+            kept.append({"form": form, "bytes": len(old)})
+            results.append(gpu.read(memory, len(old)))
     all_values = {kind: values_of(kind) for kind in MORE}
     head = json.dumps({"device": gpu.name, "forms": kept, "values": all_values}, separators=(",", ":")).encode() + b"\n"
     data = lzma.compress(head + b"".join(results), preset=9 | lzma.PRESET_EXTREME)
     (options.out / "recorded_atomics.xz").write_bytes(data)
-    print(f"{len(kept)} forms, {len(data)} bytes")
+    print(f"{len(kept)} of {len(forms)} forms, {len(data)} bytes; ptxas refused: {' '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,9 @@ Forms, inputs and kernels are those of `sweep/cells.py`; the file is `cells_ptx.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -23,18 +21,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from cuttle.sweep.cells import COUNT, cell_forms, cell_kernel, packed_inputs, result_bytes  # noqa: E402  (see the path)
 from cuttle.sweep.driver import Driver  # noqa: E402
 from cuttle.sweep.exhaustive import pack  # noqa: E402
-from tools.record_ptx import assemble_all  # noqa: E402
+from tools.recording import assemble_all, options_parser  # noqa: E402
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
-    parser.add_argument("--target", default="sm_90")
+    parser = options_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="regular expression on form names")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     forms = [form for form in cell_forms() if re.search(options.only, form.name)]
     jobs = os.cpu_count() or 1
     kept: list[dict[str, object]] = []

@@ -7,12 +7,10 @@ Forms, kernels and the layout of the blocks are those of `sweep/exhaustive.py`; 
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 import time
@@ -24,18 +22,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from cuttle.sweep.driver import Driver  # noqa: E402  (the path is set above, so that it runs from a plain checkout)
 from cuttle.sweep.exhaustive import BLOCKS, THREADS, digest_kernel, exhaustive_forms, operand_bits, pack  # noqa: E402
-from tools.record_ptx import assemble_all  # noqa: E402
+from tools.recording import assemble_all, options_parser  # noqa: E402
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
-    parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--only", default="", help="regular expression on form names")
+    parser = options_parser(__doc__)
     options = parser.parse_args()
     begin = time.monotonic()
-    options.out.mkdir(parents=True, exist_ok=True)
     forms = [form for form in exhaustive_forms() if re.search(options.only, form.name)]
     jobs = os.cpu_count() or 1
     kept: list[dict[str, object]] = []

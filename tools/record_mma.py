@@ -40,7 +40,7 @@ from cuttle.sweep.matrix import (  # noqa: E402
     plane,
     planes,
 )
-from tools.record_ptx import assemble  # noqa: E402
+from tools.recording import assemble, options_parser  # noqa: E402
 
 
 def record(
@@ -89,11 +89,7 @@ def record(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
-    parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--only", default="", help="regular expression on form names")
+    parser = options_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--calls", type=int, default=2, help="rounds of the input modes per form")
     parser.add_argument("--raw", action="store_true", help="write the results as they are, in parts of 15 MiB")
@@ -101,7 +97,6 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="leave the cubins in this folder")
     options = parser.parse_args()
     begin = time.monotonic()
-    options.out.mkdir(parents=True, exist_ok=True)
     forms = [item for item in all_forms() if re.search(options.only, item.name)]
     loads = [spelling for spelling in load_forms() if re.search(options.only, spelling)]
     kernels = [kernel(item, f"k{n}") for n, item in enumerate(forms)]

@@ -12,25 +12,25 @@ what ptxas refused) and the result columns. `sweeps_ptx.xz` holds dense sweeps o
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import lzma
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from cuttle.lower.ops.forms import Form
-from cuttle.sweep.driver import Driver
-from cuttle.sweep.forms import Operands, all_forms, count_of, result_operands, source_operands, storage_bytes
-from cuttle.sweep.kernels import HEADER, kernel
+from cuttle.lower.ops.forms import Form  # noqa: E402
+from cuttle.sweep.driver import Driver  # noqa: E402
+from cuttle.sweep.forms import Operands, all_forms, count_of, result_operands, source_operands, storage_bytes  # noqa: E402
+from cuttle.sweep.kernels import HEADER, kernel  # noqa: E402
+from tools.recording import assemble_all, options_parser  # noqa: E402
 
 # Opcode text, list of (first bit pattern, step, count): runs over the operand's bits, 16-bit types over all of them.
 _ALL_16 = [(0, 1, 65536)]
@@ -75,41 +75,6 @@ SWEEPS: tuple[tuple[str, list[tuple[int, int, int]]], ...] = (
     ("cvt.f32.f16", _ALL_16),
     ("cvt.f64.f16", _ALL_16),
 )
-
-
-def assemble(kernels: list[tuple[int, str]], folder: Path, part: int, ptxas: str, target: str) -> tuple[Path, set[int]]:
-    """One cubin of the kernels (number and text) that ptxas takes; returns it with the numbers of those it refused."""
-    refused: set[int] = set()
-    source, cubin = folder / f"part{part}.ptx", folder / f"part{part}.cubin"
-    while True:
-        lines = HEADER.format(target=target).splitlines()
-        starts: list[tuple[int, int]] = []
-        for number, text in kernels:
-            if number not in refused:
-                starts.append((len(lines) + 1, number))
-                lines.extend(text.splitlines())
-        source.write_text("\n".join(lines) + "\n")
-        command = [ptxas, f"-arch={target}", "-O1", "-o", str(cubin), str(source)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode == 0:
-            return cubin, refused
-        found = {int(line) for line in re.findall(r", line (\d+);?\s*error", result.stderr + result.stdout)}
-        hit = {max((s for s in starts if s[0] <= line), default=(0, -1))[1] for line in found} - {-1}
-        if not hit:
-            raise RuntimeError(f"ptxas failed: {(result.stderr + result.stdout)[:2000]}")
-        refused |= hit
-
-
-def assemble_all(
-    texts: list[str], parts: int, folder: Path, ptxas: str, target: str, pool: ThreadPoolExecutor
-) -> list[tuple[Path, set[int], list[int]]]:
-    """Kernels, the text of number n named k{n}, spread over so many cubins: of each its path, the numbers of the kernels that
-    ptxas refused, and those of all."""
-    groups = [list(range(start, len(texts), parts)) for start in range(min(parts, len(texts)))]
-    done = pool.map(
-        lambda item: assemble([(n, texts[n]) for n in item[1]], folder, item[0], ptxas, target), enumerate(groups)
-    )
-    return [(cubin, refused, numbers) for (cubin, refused), numbers in zip(done, groups, strict=True)]
 
 
 def record(
@@ -183,17 +148,12 @@ def differences(raw: bytes, size: int) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
-    parser.add_argument("--target", default="sm_90")
+    parser = options_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="regular expression on form names")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     begin = time.monotonic()
-    options.out.mkdir(parents=True, exist_ok=True)
     forms = [form for form in all_forms() if re.search(options.only, form.name)]
     jobs = os.cpu_count() or 1
     parts = max(4 * jobs, 8)
