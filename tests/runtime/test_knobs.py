@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from cuttle.abi import knobs
@@ -41,3 +45,39 @@ def test_other_kinds() -> None:
     assert knobs.TIMEOUT.seconds({"CUTTLE_TIMEOUT": "2.5"}) == 2.5
     with pytest.raises(KnobError):
         knobs.TIMEOUT.seconds({"CUTTLE_TIMEOUT": "soon"})
+
+
+BAD = (
+    ("CUTTLE_TIMEOUT", "nan"), ("CUTTLE_TIMEOUT", "inf"), ("CUTTLE_TIMEOUT", "-1"), ("CUTTLE_TIMEOUT", "1e300"),
+    ("CUTTLE_COMPUTE_CAPABILITY", "86"), ("CUTTLE_COMPUTE_CAPABILITY", "8.65"), ("CUTTLE_COMPUTE_CAPABILITY", "²"),
+    ("CUTTLE_DRIVER_VERSION", "0"), ("CUTTLE_DRIVER_VERSION", "99999.9"), ("CUTTLE_FAST_MATH", "ture"), ("CUTTLE_TIERS", "slow"),
+    ("CUTTLE_CACHE_BYTES", "-1"), ("CUTTLE_COMPILE_WORKERS", "x"), ("CUTTLE_RDNA_SCHEDULE", "random:x"), ("CUTTLE_PRINTF_FIFO", "b"),
+)  # fmt: skip
+GOOD = (
+    ("CUTTLE_TIMEOUT", "0.0001"), ("CUTTLE_COMPUTE_CAPABILITY", "12.1"), ("CUTTLE_DRIVER_VERSION", "13.3"), ("CUTTLE_CACHE", "No"),
+    ("CUTTLE_RDNA_SCHEDULE", "random:7"), ("CUTTLE_DEVICE", "hip:3"), ("CUTTLE_THREADS", ""), ("CUDA_LAUNCH_BLOCKING", "3"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name,value", BAD)
+def test_values_that_cannot_be(name: str, value: str) -> None:
+    with pytest.raises(KnobError, match=f"{name}={value}: .* expected"):
+        knobs.check_all({"PATH": "/bin", name: value})
+
+
+def test_values_that_can_be() -> None:
+    knobs.check_all(dict(GOOD))
+    knobs.check_all({})
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("name,value", [BAD[0], BAD[4], BAD[9], BAD[11], BAD[12], BAD[13]])
+def test_a_start_with_a_bad_value_is_refused(name: str, value: str) -> None:
+    """An error that names the variable; not a traceback when a kernel first needs it."""
+    code = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
+    done = subprocess.run(
+        [sys.executable, "-m", "cuttle", "run", "--", sys.executable, "-c", code],
+        env={**os.environ, name: value}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == "1\n" and done.stderr.startswith(f"cuttle: error[CLI-0104]: {name}={value}: ")
+    assert done.stderr.splitlines()[1:] == [f"  hint: `cuttle explain {name}`"]

@@ -10,6 +10,9 @@ import os
 from collections.abc import Mapping
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_ON, _OFF = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
+_MOST_SECONDS = 4_000_000  # milliseconds travel in 32 bits
+_MOST_MAJOR = 20  # of a version: `86` is a slip for `8.6`, and would be believed
 
 
 class KnobError(ValueError):
@@ -70,19 +73,26 @@ class Knob:
         """A time in seconds; 0 if empty."""
         value = self.text(environment).strip()
         try:
-            return float(value) if value else 0.0
+            time = float(value) if value else 0.0
         except ValueError:
-            raise self._refuse(value, "a time in seconds") from None
+            time = -1.0
+        if not 0 <= time <= _MOST_SECONDS:  # neither is `nan`
+            raise self._refuse(value, f"a time in seconds, up to {_MOST_SECONDS:,},")
+        return time
 
     def switch(self, environment: Mapping[str, str] | None = None) -> bool:
         """Whether it is on."""
-        return self.text(environment).strip().lower() in ("1", "yes", "on", "true")
+        value = self.text(environment).strip().lower()
+        if value not in _ON and value not in _OFF:
+            raise self._refuse(value, "0 or 1")
+        return value in _ON
 
     def version(self, environment: Mapping[str, str] | None = None) -> tuple[int, int]:
         """A version of two numbers."""
         value = self.text(environment).strip()
         major, _, minor = value.partition(".")
-        if not (major.isdigit() and (minor.isdigit() or not minor)):
+        digits = major + minor
+        if not (major and digits.isascii() and digits.isdigit() and 0 < int(major) <= _MOST_MAJOR and int(minor or 0) < 10):
             raise self._refuse(value, "a version such as 8.0")
         return int(major), int(minor or 0)
 
@@ -94,6 +104,19 @@ class Knob:
         if not numbered and (value not in self.choices or value.endswith(":N")):
             raise self._refuse(value, " or ".join(self.choices))
         return value
+
+    def check(self, environment: Mapping[str, str] | None = None) -> None:
+        """Raises KnobError if it has a value that it cannot have."""
+        if self.kind in ("whole", "bytes"):
+            self.whole(environment)
+        elif self.kind == "seconds":
+            self.seconds(environment)
+        elif self.kind == "switch":
+            self.switch(environment)
+        elif self.kind == "version":
+            self.version(environment)
+        elif self.kind == "choice":
+            self.choice(environment)
 
 
 PYTHON = Knob("CUTTLE_PYTHON", "path", "python3", "interpreter that the client library starts the device process with")
@@ -133,8 +156,9 @@ DEVICE = Knob(
 )  # fmt: skip
 HIP_LIBRARY = Knob("CUTTLE_HIP_LIBRARY", "path", "", "AMD's HIP library (libamdhip64.so.N, amdhip64_N.dll); empty: searched for")
 RDNA_SCHEDULE = Knob(
-    "CUTTLE_RDNA_SCHEDULE", "text", "lockstep", "order of waves on an emulated GPU: lockstep, serial, reverse or random:SEED"
-)
+    "CUTTLE_RDNA_SCHEDULE", "choice", "lockstep", "order of waves on an emulated GPU; random:N: by chance, N is the seed",
+    ("lockstep", "serial", "reverse", "random:N"),
+)  # fmt: skip
 RDNA_CHECK_WAITS = Knob("CUTTLE_RDNA_CHECK_WAITS", "switch", "0", "1: emulated GPUs report missing waits for memory")
 TRACE = Knob("CUTTLE_TRACE", "switch", "0", "1: say on stderr what the program asks for that is not supported")
 STACK_DIR = Knob(
@@ -151,3 +175,11 @@ KNOBS: tuple[Knob, ...] = (
     PYTHON, THREADS, MEMORY, COMPUTE_CAPABILITY, DRIVER_VERSION, TIMEOUT, CACHE_DIR, CACHE_BYTES, CACHE, COMPILE_WORKERS, COMPILE_TIMEOUT,
     TIERS, AFFINE, PLAIN, EXACT_NAN, FAST_MATH, SPECIALISE, EXECUTOR, DEVICE, HIP_LIBRARY, RDNA_SCHEDULE, RDNA_CHECK_WAITS, TRACE, STACK_DIR, PRINTF_FIFO, LAUNCH_BLOCKING,
 )  # fmt: skip
+
+
+def check_all(environment: Mapping[str, str] | None = None) -> None:
+    """Raises KnobError for the first variable of ours that has a value it cannot have: at a start, not when it is first needed."""
+    variables = os.environ if environment is None else environment
+    for row in KNOBS:
+        if row.name.startswith("CUTTLE_") and row.name in variables:
+            row.check(variables)

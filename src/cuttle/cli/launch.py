@@ -127,9 +127,7 @@ def checked(option: str, value: str) -> str:
 
     row = next(row for row in knobs.KNOBS if row.name == KNOB_OPTIONS[option])
     try:
-        {"whole": row.whole, "bytes": row.whole, "seconds": row.seconds, "version": row.version}.get(
-            row.kind, row.text
-        )({row.name: value})
+        row.check({row.name: value})
     except knobs.KnobError as error:
         _, _, reason = str(error).partition(": ")
         raise Refusal(FAILED, "CLI-0104", f"{option} {value}: {reason}", f"`cuttle explain {row.name}`") from None

@@ -171,14 +171,18 @@ def main(arguments: list[str]) -> int:
         return _refuse(shared, socket, results.SYSTEM_NOT_READY, reason)
     _end_with_client(socket)
     try:
+        knobs.check_all()  # also those that are read later, or by the client, which says nothing about a bad value
         workers = knobs.THREADS.whole() or available_cores()
         capability = knobs.COMPUTE_CAPABILITY.version()
-        knobs.DRIVER_VERSION.version()  # the client reads it, and says nothing about a bad value
         budget = choose_budget(knobs.MEMORY.whole())
-        timeout_ms = int(knobs.TIMEOUT.seconds() * 1000)
+        timeout_ms = -int(-knobs.TIMEOUT.seconds() * 1000 // 1)  # rounded up: 0 is no limit
         make_device = device_maker(knobs.DEVICE.choice())
     except knobs.KnobError as error:
-        return _refuse(shared, socket, results.INVALID_VALUE, str(error))
+        from cuttle.errors import DeviceError
+
+        name = str(error).partition("=")[0]
+        refusal = DeviceError("CLI-0104", str(error), hint=f"`cuttle explain {name}`")
+        return _refuse(shared, socket, results.INVALID_VALUE, refusal.render())
     except Exception as error:
         if not hasattr(error, "render"):
             raise

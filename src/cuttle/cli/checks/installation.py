@@ -84,16 +84,8 @@ def check_variables(context: Context) -> Finding:
     for name, value in set_knobs.items():
         if name not in known:
             return Finding(WARNING, f"{name} is set, but there is no such knob", "docs/reference/knobs.md lists them.")
-        knob = known[name]
-        reader = {
-            "whole": knob.whole,
-            "bytes": knob.whole,
-            "seconds": knob.seconds,
-            "version": knob.version,
-            "choice": knob.choice,
-        }
         try:
-            reader.get(knob.kind, knob.text)({name: value})
+            known[name].check({name: value})
         except KnobError as error:
             return Finding(FAILURE, str(error), f"`cuttle explain {name}`")
     if not set_knobs:
