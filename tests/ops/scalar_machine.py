@@ -81,6 +81,9 @@ class ScalarMachine(WithoutClusters):
             for value in values
         ]
 
+    def expect_aligned(self, space: str, address: Any, size: int, *, where: Value | None = None) -> None:
+        """Tests of single operations use aligned addresses."""
+
     def advance(self, address: Any, offset: int | Value) -> Any:
         space, value = address if isinstance(address, tuple) else (None, address)
         if isinstance(offset, int):

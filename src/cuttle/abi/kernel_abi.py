@@ -99,7 +99,7 @@ STOPS: tuple[tuple[int, str], ...] = (
 #   u64 service(cuttle_block *block, u32 thread, u64 a, u64 b, u64 c, u64 d)
 # `thread` is the linear thread index in the block.
 SERVICES: tuple[tuple[str, str], ...] = (
-    ("trap", "a: fault kind (abi/wire.py FAULTS), b: PTX line; does not return"),
+    ("trap", "a: fault kind (abi/wire.py FAULTS), b: PTX line, of misaligned accesses c: address, d: what it must be a multiple of; does not return"),
     ("vprintf", "a: format, b: argument buffer; returns the number of arguments"),
     ("assertfail", "a: message, b: file, c: line, d: function; does not return"),
     ("malloc", "a: bytes; returns an address or 0"),
@@ -136,6 +136,7 @@ IMAGE_METADATA: tuple[tuple[str, str], ...] = (
     ("block_shape", "[x, y, z] it is specialised on, or null"),
     ("max_index", "largest grid * block product per dimension its index proofs assume, or null"),
     ("parameters", "[[offset, bytes], ...]"),
+    ("aligned", "[[offset of a byte in the parameters, bits of it that must be 0], ...]: what the code's accesses count on"),
     ("report", "mode, gathers, scatters, versions: for bench reports"),
     ("lines", "[[blob offset, PTX line], ...] for fault messages, ascending; line 0 is code of no instruction that may fault"),
     ("sites", "PTX line → [instruction, source file, source line] for the lines in `lines`; empty and 0 without .loc"),

@@ -57,6 +57,11 @@ class Machine(Protocol):
         """
         ...
 
+    def expect_aligned(self, space: str, address: Any, size: int, *, where: Value | None = None) -> None:
+        """The address of an access that comes next must be a multiple of `size` bytes (a power of two) in each active lane, or in
+        those for which `where` (i1) holds: else the kernel ends with a misaligned address."""
+        ...
+
     def copy_bytes(
         self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None
     ) -> None:

@@ -36,6 +36,7 @@ _WORD = (1 << 64) - 1
 
 _LAUNCH_KEY_AT = wire.RECORD_LAUNCH_TARGET_AT
 _LAUNCH_KEY_END = wire.RECORD_LAUNCH_CLUSTER_AT
+_PARAMETERS_AT = wire.RECORD_LAUNCH_BYTES
 
 SPIN_SECONDS = 0.00004
 # The tail is published after so many records at the latest: the client may wait for room.
@@ -62,7 +63,7 @@ class Dispatcher:
         self._tickets: dict[int, int] = {}  # of running host functions: record number
         self._graph_tickets = 0
         self._values_waited_for = False
-        self._no_launches: dict[bytes, int] = {}
+        self._no_launches: dict[bytes, tuple[int, int, int]] = {}
         self._closed = False
         session.device.interrupted = self._client_is_gone
         self.order = session.order = StreamOrder(session.shared.status.u32, self._let_go)
@@ -216,7 +217,7 @@ class Dispatcher:
         submit_launch = self._device.submit_launch
         head = control64[_HEAD]
         tail = self._tail
-        launch = wire.RECORD_LAUNCH
+        launch, from_bytes = wire.RECORD_LAUNCH, int.from_bytes
         published = tail + PUBLISH_EVERY
         try:
             while tail != head:
@@ -226,9 +227,11 @@ class Dispatcher:
                 if session.sticky:
                     pass  # a lost context completes nothing
                 elif kinds[at >> 1] == launch and not held:
-                    image = launches.get(bytes(ring[at + _LAUNCH_KEY_AT : at + _LAUNCH_KEY_END]))
-                    if image is not None:
-                        submit_launch(ring[at:end], slots, image)
+                    ready = launches.get(bytes(ring[at + _LAUNCH_KEY_AT : at + _LAUNCH_KEY_END]))
+                    if ready is not None and not ready[2] & from_bytes(
+                        ring[at + _PARAMETERS_AT : at + ready[1]], "little"
+                    ):
+                        submit_launch(ring[at:end], slots, ready[0])
                     else:
                         self._accept(bytes(ring[at:end]))
                         launches = session.kernels.ready_launches

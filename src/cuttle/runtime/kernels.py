@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, int, int]
 
 MAXIMUM_SHAPES = 6
+PARAMETERS_AT = wire.RECORD_LAUNCH_BYTES  # in a LAUNCH record
 SMALL_INDEX = 2**31 - 1  # bound on grid * block that index proofs may assume
 
 USUAL_STACK_BYTES = 16 << 10  # as lower/cpu/options.py: what images have without being asked
@@ -50,12 +51,16 @@ class Image:
     there: launches that were queued before a better tier came still use them."""
 
     __slots__ = (
-        "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small", "stack_bytes", "state",
+        "aligned_bits", "aligned_bytes", "checked", "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small", "stack_bytes", "state",
         "symbol_names", "symbols",
     )  # fmt: skip
 
-    def __init__(self, shape: Shape | None, small: bool, stack_bytes: int = 0) -> None:
+    def __init__(self, shape: Shape | None, small: bool, stack_bytes: int = 0, checked: bool = False) -> None:
         self.shape = shape
+        self.checked = checked  # it looks at all addresses, whatever the parameters are
+        # Bits of the launch's parameters, as one little-endian number of so many bytes, that must be 0 for the image.
+        self.aligned_bits = 0
+        self.aligned_bytes = 0
         self.stack_bytes = stack_bytes  # asked for by a stack limit; 0 for the usual room
         self.small = small  # whether index proofs hold: grid * block fits 31 bits
         self.dropped = False  # its module is gone
@@ -77,7 +82,7 @@ class Kernel:
         self.number = number
         self.module = module
         self.name = name
-        self.images: dict[tuple[Shape | None, bool, int], Image] = {}
+        self.images: dict[tuple[Shape | None, bool, int, bool], Image] = {}
         self.dynamic_shared_limit = 0
         header = module.index.functions[module.index.aliases.get(name, name)].header
         self.parameters = [(parameter.offset, parameter.size_bytes) for parameter in header.parameters]
@@ -114,8 +119,9 @@ class KernelStore:
     def __init__(self, shared: SharedMemory, device: Device, device_memory: DeviceMemory) -> None:
         self.kernels: dict[int, Kernel] = {}
         self.epoch = 0
-        # LAUNCH records seen before, by their bytes from target to flags: image index in the executor.
-        self.ready_launches: dict[bytes, int] = {}
+        # LAUNCH records seen before, by their bytes from target to flags: image index in the executor, the end of the
+        # parameters that count in the record, and their bits that must be 0 (`Image.aligned_bits`).
+        self.ready_launches: dict[bytes, tuple[int, int, int]] = {}
         self.stack_bytes = 0  # of images for a stack limit beyond the usual room; 0 for all others
         self.on_change: Callable[[], None] = lambda: None
         self._shared = shared
@@ -206,32 +212,48 @@ class KernelStore:
             return None, f"a launch names kernel {number}, which is not there"
         grid, block = tuple(sizes[:3]), (sizes[3], sizes[4], sizes[5])
         small = all(blocks * threads <= SMALL_INDEX for blocks, threads in zip(grid, block, strict=True))
-        image = self._image_for(kernel, block, small)
-        if image.state == WANTED:
-            self._want(kernel, image)
-        if image.state == FAILED:
-            return None, f"kernel {kernel.name} cannot run: {image.error}"
-        if image.state != READY:
-            return None, ""
-        if image.epoch != self.epoch:
-            error = self._load(kernel, image)
-            if error:
-                image.state, image.error = FAILED, error
-                return None, f"kernel {kernel.name} cannot run: {error}"
-        self.ready_launches[record[wire.RECORD_LAUNCH_TARGET_AT : wire.RECORD_LAUNCH_CLUSTER_AT]] = image.index
+        image = self._image_for(kernel, block, small, checked=False)
+        error = self._make_ready(kernel, image)
+        if error is not None:
+            return None, error
+        end = PARAMETERS_AT + image.aligned_bytes
+        if int.from_bytes(record[PARAMETERS_AT:end], "little") & image.aligned_bits:
+            # Seldom, and mostly about to fail: the image that looks at every access says where.
+            image = self._image_for(kernel, block, small, checked=True)
+            error = self._make_ready(kernel, image)
+            return (image, "") if error is None else (None, error)
+        key = record[wire.RECORD_LAUNCH_TARGET_AT : wire.RECORD_LAUNCH_CLUSTER_AT]
+        self.ready_launches[key] = image.index, end, image.aligned_bits
         if len(self.ready_launches) > 4096:
             self.ready_launches.clear()
         return image, ""
 
-    def _image_for(self, kernel: Kernel, block: Shape, small: bool) -> Image:
+    def _make_ready(self, kernel: Kernel, image: Image) -> str | None:
+        """None when the image is loaded; an error, or "" while it is being compiled."""
+        if image.state == WANTED:
+            self._want(kernel, image)
+        if image.state == FAILED:
+            return f"kernel {kernel.name} cannot run: {image.error}"
+        if image.state != READY:
+            return ""
+        if image.epoch != self.epoch:
+            error = self._load(kernel, image)
+            if error:
+                image.state, image.error = FAILED, error
+                return f"kernel {kernel.name} cannot run: {error}"
+        return None
+
+    def _image_for(self, kernel: Kernel, block: Shape, small: bool, *, checked: bool) -> Image:
         shape: Shape | None = block if self._specialise else None
-        image = kernel.images.get((shape, small, self.stack_bytes))
+        key = (shape, small, self.stack_bytes, checked)
+        image = kernel.images.get(key)
         if image is None:
             if shape is not None and len(kernel.images) >= MAXIMUM_SHAPES:
                 shape = None
-                image = kernel.images.get((shape, small, self.stack_bytes))
+                key = (shape, small, self.stack_bytes, checked)
+                image = kernel.images.get(key)
             if image is None:
-                image = kernel.images[shape, small, self.stack_bytes] = Image(shape, small, self.stack_bytes)
+                image = kernel.images[key] = Image(shape, small, self.stack_bytes, checked)
         return image
 
     # Compilation
@@ -274,6 +296,8 @@ class KernelStore:
             options["affine"] = False
         if image.stack_bytes:
             options["stack_bytes"] = image.stack_bytes
+        if image.checked:
+            options["check_alignment"] = True
         return options
 
     def _key(self, kernel: Kernel, image: Image, tier: int) -> str:
@@ -345,6 +369,8 @@ class KernelStore:
         image.file = file
         image.symbol_names = list(metadata.get("symbols", []))
         image.local_bytes = int(metadata.get("local_bytes", 0))
+        image.aligned_bits = sum(int(bits) << 8 * int(place) for place, bits in metadata.get("aligned", []))
+        image.aligned_bytes = (image.aligned_bits.bit_length() + 7) // 8
         image.state = READY
 
     def _load(self, kernel: Kernel, image: Image) -> str:

@@ -19,7 +19,7 @@ SPACE_HINTS = {
 }
 # By fault kind (abi/wire.py FAULTS).
 HINTS = {
-    2: "A vector access (float4, ld.v4) needs an address that is a multiple of its size.",
+    2: "A number lies at a multiple of its size, a vector (float4, ld.v4) at one of its whole size: was a pointer cast, or moved by bytes?",
     3: "`trap` in PTX, __trap() in CUDA C++: the program stopped itself.",
     4: "assert() in device code: the line with `Assertion ... failed` says which.",
     5: "cudaDeviceSetLimit(cudaLimitStackSize, bytes) gives each thread more stack; recursion may have no end.",

@@ -119,6 +119,9 @@ class LaneMachine(WithoutClusters):
     ) -> None:
         bulk.reduce_bytes(self.writer, operation, type_name, to, destination, origin, source, size)
 
+    def expect_aligned(self, space: str, address: Any, size: int, *, where: Value | None = None) -> None:
+        """Not looked at: the hardware carries out misaligned accesses (docs/design/amdgpu.md)."""
+
     def zero_bytes(self, space: str, address: Any, size: Value) -> None:
         bulk.zero_bytes(self.writer, space, address, size)
 

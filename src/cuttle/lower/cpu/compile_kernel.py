@@ -277,6 +277,7 @@ def image_metadata(image: ImagePlan, kernel: str, linked: Linked) -> dict[str, A
         "may_yield": bool(plan.spin_loops),
         "block_shape": list(plan.options.block_shape) if plan.options.block_shape else None,
         "max_index": plan.options.max_index if plan.options.affine else None,
+        "aligned": sorted([place, size - 1] for place, size in plan.aligned_places.items()),
         "parameters": [[p.offset, p.size_bytes] for p in plan.graph.function.parameters],
         "report": {
             "mode": mode,

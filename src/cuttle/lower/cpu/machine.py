@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cuttle.abi.kernel_abi import CLUSTER_STRIDE, SERVICES
+from cuttle.lower.cpu.aligned import expect_aligned
 from cuttle.lower.cpu.atomics import scalar_atomic
 from cuttle.lower.cpu.bulk import copy_lanes, reduce_lanes, zero_lanes
 from cuttle.lower.cpu.lane_loop import for_each_lane
@@ -332,6 +333,9 @@ class WarpMachine:
             label=self.region.fresh_label, allocate=self.region.allocate,
         )  # fmt: skip
         self.compiler_fence()
+
+    def expect_aligned(self, space: str, address: Any, size: int, *, where: Value | None = None) -> None:
+        expect_aligned(self, space, address, size, where)
 
     def copy_bytes(
         self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None

@@ -19,6 +19,8 @@ class CompileOptions:
     name, empty for the host. `exact_nan`: NaN results as NVIDIA's. `fast_math`: approximate instructions and floating matrix
     products within PTX's bounds only.
     `stack_bytes`: local memory of each thread of kernels whose functions are called for real, or that use `alloca`.
+    `check_alignment`: accesses whose alignment follows from the kernel's parameters are checked, too (the runtime asks for it
+    when a launch has others than `aligned` in the image's metadata says).
     """
 
     block_shape: tuple[int, int, int] | None = None
@@ -30,6 +32,7 @@ class CompileOptions:
     exact_nan: bool = True
     fast_math: bool = False
     stack_bytes: int = 16 << 10
+    check_alignment: bool = False
 
     @property
     def block_threads(self) -> int | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cuttle.lower.cpu.layout import MemoryLayout
+from cuttle.lower.cpu.layout import LOCAL_ALIGN, MemoryLayout
 from cuttle.lower.cpu.memory import AccessCounts
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.special import special_shape
 from cuttle.lower.passes import shape as shapes
 from cuttle.lower.passes.dominance import post_dominators
+from cuttle.lower.passes.find_alignment import AlignmentAnalysis
 from cuttle.lower.passes.find_apart_barriers import barrier_blocks, barriers_apart
 from cuttle.lower.passes.find_dirty_nans import find_dirty_nans
 from cuttle.lower.passes.find_recomputable import Recomputable
@@ -57,6 +58,7 @@ class KernelPlan:
     begin there). `formals` are the offsets of a device function's parameters and results in local memory.
     `stack_word` is the place in local memory where a lane notes the end of its stack, -1 without `alloca`.
     `cluster_addresses`: the kernel looks at clusters, so addresses in shared memory carry the block's rank, as on hardware.
+    `aligned_places`: offsets in the parameters → what the number there must be a multiple of, as code is written that counts on it.
     """
 
     module: Module
@@ -93,6 +95,8 @@ class KernelPlan:
     frame_bytes: int = 0
     counts: AccessCounts = field(default_factory=AccessCounts)
     lockstep: bool = False
+    alignments: AlignmentAnalysis = field(init=False)
+    aligned_places: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.graph
@@ -115,6 +119,8 @@ class KernelPlan:
         self.order = order_blocks(successors, self.forest)
         self.position = {block: index for index, block in enumerate(self.order)}
         self.infer(timeless=self.lanes_part)
+        self.alignments = AlignmentAnalysis(graph, self.symbol_zeros, is_entry=self.is_entry)
+        self.alignments.run()
         self.liveness = find_liveness(graph)
         self.has_full = self.is_entry and (self.options.block_threads is None or self.options.block_threads >= LANES)
         self.used = {value for block in graph.blocks for phi in block.phis for value in phi.incoming.values()}
@@ -154,6 +160,20 @@ class KernelPlan:
         if name in self.layout.local:
             return shapes.constant(self.layout.local[name] + symbol.offset)
         return UNIFORM
+
+    def symbol_zeros(self, symbol: Symbol) -> int:
+        """Zeros at the end of a variable's address, without the symbol's offset."""
+        name = symbol.name
+        if name in self.layout.shared:
+            return shapes.trailing_zeros(self.layout.shared[name])
+        if name in self.layout.local:
+            return min(shapes.trailing_zeros(self.layout.local[name]), LOCAL_ALIGN.bit_length() - 1)
+        if name in self.layout.symbols:
+            return shapes.trailing_zeros(self.module.variables[name].align)
+        for parameter in self.graph.function.parameters:
+            if parameter.name == name and self.is_entry:
+                return shapes.trailing_zeros(parameter.offset)
+        return 0
 
     def shape(self, value: int) -> Shape:
         return self.shapes.shapes[value]

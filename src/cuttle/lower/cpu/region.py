@@ -337,10 +337,10 @@ class RegionEmitter:
     def scalar_service(self, name: str, arguments: list[Value]) -> Value:
         return self.call_service(name, self.emitter.const("i32", 0), arguments)
 
-    def trap(self, fault: int, line: int, lane: Value | None = None) -> None:
+    def trap(self, fault: int, line: int, lane: Value | None = None, details: Sequence[Value] = ()) -> None:
         """Ends the executor with a fault of a lane; nothing after it is reached."""
         e = self.emitter
-        self.call_service("trap", lane or e.const("i32", 0), [e.const("i64", fault), e.const("i64", line)])
+        self.call_service("trap", lane or e.const("i32", 0), [e.const("i64", fault), e.const("i64", line), *details])
         e.line("unreachable")
 
     # -- stops -------------------------------------------------------------------------------------------------------

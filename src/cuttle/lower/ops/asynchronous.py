@@ -12,10 +12,11 @@ from cuttle.lower.emit import Emitter, Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops.element_types import type_bits
 from cuttle.lower.ops.mbarrier import complete_bytes
-from cuttle.lower.ops.memory import element_count, space_of
+from cuttle.lower.ops.memory import access_bytes, element_count, space_of
 from cuttle.ptx.ir import TYPE_BITS, Immediate, Instruction
 
 _MAXIMUM_CLUSTER = 16
+_BULK_ALIGN = 16
 _REDUCTIONS = frozenset(("add", "min", "max", "inc", "dec", "and", "or", "xor"))
 
 
@@ -30,6 +31,8 @@ def cp_async(
     words = size.bits // 4
     has_policy = instruction.has("L2::cache_hint")
     limit = rest[0] if len(rest) > (1 if has_policy else 0) else None
+    machine.expect_aligned("shared", destination, size.bits)
+    machine.expect_aligned("global", source, size.bits, where=_reads(emitter, limit))
     if limit is None or limit.constant == size.bits:
         values = machine.load("global", 32, words, source)
     elif limit.type == "i1":
@@ -37,6 +40,13 @@ def cp_async(
     else:
         values = _load_partly(machine, emitter, source, size.bits, limit)
     machine.store("shared", 32, destination, values)
+
+
+def _reads(emitter: Emitter, limit: Value | None) -> Value | None:
+    """Whether `cp.async` reads anything: by a size of the source, or a predicate that says that it is ignored."""
+    if limit is None:
+        return None
+    return emitter.not_(limit) if limit.type == "i1" else emitter.icmp("ne", limit, emitter.const("i32", 0))
 
 
 def _load_partly(machine: Machine, emitter: Emitter, source: Any, size: int, limit: Value) -> list[Value]:
@@ -95,6 +105,8 @@ def cp_async_bulk(
         return
     to, origin = _spaces(instruction)
     e = machine.emitter
+    machine.expect_aligned(to, destination, _BULK_ALIGN)
+    machine.expect_aligned(origin, source, _BULK_ALIGN)
     if instruction.has("bulk_group"):
         machine.copy_bytes(to, destination, origin, source, size)
         return
@@ -123,6 +135,8 @@ def cp_reduce_async_bulk(
     """
     to, origin = _spaces(instruction)
     operation = next(name for name in instruction.modifiers if name in _REDUCTIONS)
+    machine.expect_aligned(to, destination, _BULK_ALIGN)
+    machine.expect_aligned(origin, source, _BULK_ALIGN)
     machine.reduce_bytes(operation, instruction.type, to, destination, origin, source, size)
     if not instruction.has("bulk_group"):
         complete_bytes(machine, "shared", rest[0], size)
@@ -135,6 +149,7 @@ def st_async(machine: Machine, instruction: Instruction, address: Any, *rest: An
     if "global" in instruction.modifiers or not instruction.has("mbarrier::complete_tx::bytes"):
         machine.refuse("st.async without an mbarrier (sm_100)")
         return
+    machine.expect_aligned("shared", address, access_bytes(instruction, 1))
     machine.store("shared", bits, address, [e.as_bits(value) for value in rest[:count]])
     complete_bytes(machine, "shared", rest[count], e.const("i32", count * bits // 8))
 
@@ -146,6 +161,7 @@ def red_async(machine: Machine, instruction: Instruction, address: Any, value: V
     if not instruction.has("mbarrier::complete_tx::bytes"):
         machine.refuse("red.async without an mbarrier (sm_100)")
         return
+    machine.expect_aligned("shared", address, access_bytes(instruction, 1))
     machine.atomic(
         operation, instruction.type, "shared", address, [e.as_bits(value)], want_result=False, ordering="relaxed",
         scope="cluster"

@@ -7,7 +7,7 @@ from typing import Any
 from cuttle.lower.emit import Value
 from cuttle.lower.machine import Machine
 from cuttle.lower.ops.element_types import type_bits
-from cuttle.lower.ops.memory import space_of
+from cuttle.lower.ops.memory import access_bytes, space_of
 from cuttle.ptx.ir import Instruction, Sink, Vector
 
 _OPERATIONS = frozenset("add min max and or xor exch cas inc dec".split())
@@ -66,6 +66,7 @@ def atom(machine: Machine, instruction: Instruction, address: Any, *operands: Va
     """`atom`: the old value, where a destination wants it. 9.7.13.5."""
     destination, source = instruction.operands[0], instruction.operands[2]
     want_result = not isinstance(destination, Sink)
+    machine.expect_aligned(space_of(instruction), address, access_bytes(instruction, 2))
     if isinstance(source, Vector):
         return _elements(machine, instruction, address, operands[: len(source.elements)], want_result)
     count = 2 if instruction.has("cas") else 1
@@ -78,6 +79,7 @@ def atom(machine: Machine, instruction: Instruction, address: Any, *operands: Va
 def red(machine: Machine, instruction: Instruction, address: Any, *operands: Value) -> None:
     """`red`: an atomic without result. 9.7.13.6."""
     source = instruction.operands[1]
+    machine.expect_aligned(space_of(instruction), address, access_bytes(instruction, 1))
     if isinstance(source, Vector):
         _elements(machine, instruction, address, operands[: len(source.elements)], want_result=False)
     else:

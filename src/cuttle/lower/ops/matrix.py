@@ -202,6 +202,9 @@ def _const(emitter: Emitter, value: int) -> Value:
     return emitter.const("i32", value)
 
 
+_ROW_BYTES = 16  # of an 8x8 matrix of b16 in memory
+
+
 def _pick(emitter: Emitter, choices: Sequence[Value], index: Value) -> Value:
     """choices[index] (a power of two of them)."""
     current = list(choices)
@@ -225,6 +228,7 @@ def ldmatrix(machine: Machine, instruction: Instruction, address: Any) -> tuple[
     count, space = _matrix_count(machine, instruction), space_of(instruction)
     lane = machine.lane_index()
     where = None if count == 4 else e.icmp("ult", lane, _const(e, 8 * count))
+    machine.expect_aligned(space, address, _ROW_BYTES, where=where)
     words = machine.load(space, 32, 4, address) if where is None else machine.load(space, 32, 4, address, where=where)
     group, t = e.lshr(lane, _const(e, 2)), e.and_(lane, _const(e, 3))
     results: list[Value] = []
@@ -279,7 +283,9 @@ def stmatrix(machine: Machine, instruction: Instruction, address: Any, *register
     for t in range(4):
         moved = [machine.shuffle(register, e.or_(row, _const(e, t))) for register in registers]
         words.append(_pick(e, moved, matrix))
-    if count == 4:
+    where = None if count == 4 else e.icmp("ult", lane, _const(e, 8 * count))
+    machine.expect_aligned(space, address, _ROW_BYTES, where=where)
+    if where is None:
         machine.store(space, 32, address, words)
     else:
-        machine.store(space, 32, address, words, where=e.icmp("ult", lane, _const(e, 8 * count)))
+        machine.store(space, 32, address, words, where=where)

@@ -17,6 +17,7 @@ from cuttle.lower.math.division import divide
 from cuttle.lower.ops.memory import space_of
 from cuttle.ptx.ir import Instruction
 
+_SIZE = 8
 _FIELD = (1 << 21) - 1
 _EXPECTED, _PHASE, _BYTES = 21, 42, 43
 
@@ -39,6 +40,7 @@ def _change_at(
 ) -> Value:
     """Add to the word, complete the phase if that brought both counts to zero; the old word."""
     e = machine.emitter
+    machine.expect_aligned(space, address, _SIZE, where=where)
 
     def add(amount: Value) -> Value:
         old = machine.atomic(
@@ -88,11 +90,13 @@ def mbarrier_init(machine: Machine, instruction: Instruction, address: Any, coun
     """`mbarrier.init`: phase 0, `count` arrivals in every phase. 9.7.13.16.9."""
     e = machine.emitter
     wide = e.cast("zext", count, "i64")
+    machine.expect_aligned(space_of(instruction), address, _SIZE)
     machine.store(space_of(instruction), 64, address, [e.or_(wide, e.shl(wide, _const(e, _EXPECTED)))])
 
 
 def mbarrier_inval(machine: Machine, instruction: Instruction, address: Any) -> None:
     """`mbarrier.inval`: the memory is free for other uses. 9.7.13.16.10."""
+    machine.expect_aligned(space_of(instruction), address, _SIZE)
 
 
 def _bytes(emitter: Emitter, count: Value) -> Value:
@@ -101,6 +105,7 @@ def _bytes(emitter: Emitter, count: Value) -> Value:
 
 def mbarrier_expect_tx(machine: Machine, instruction: Instruction, address: Any, count: Value) -> None:
     """`mbarrier.expect_tx`: more bytes to await. 9.7.13.16.11."""
+    machine.expect_aligned(space_of(instruction), address, _SIZE)
     machine.atomic(
         "add", "u64", space_of(instruction), address, [_bytes(machine.emitter, count)], want_result=False,
         ordering="relaxed", scope=_scope(instruction)
@@ -144,6 +149,7 @@ def mbarrier_arrive_drop(machine: Machine, instruction: Instruction, address: An
 def mbarrier_test_wait(machine: Machine, instruction: Instruction, address: Any, state: Value, *hint: Value) -> Value:
     """`mbarrier.test_wait`: whether the phase of `state` (or with `.parity` of that parity) is over. 9.7.13.16.15."""
     e = machine.emitter
+    machine.expect_aligned(space_of(instruction), address, _SIZE)
     word = machine.load(space_of(instruction), 64, 1, address, ordering="acquire")[0]
     phase = e.and_(e.lshr(word, _const(e, _PHASE)), _const(e, 1))
     shift = 0 if instruction.has("parity") else _PHASE

@@ -36,9 +36,19 @@ def element_count(instruction: Instruction, index: int) -> int:
     return len(operand.elements) if isinstance(operand, Vector) else 1
 
 
+def access_bytes(instruction: Instruction, index: int) -> int:
+    """What the address of an access must be a multiple of; the operand at `index` has the elements that are moved.
+
+    An access as a whole is aligned, but constants are fetched by element, at most 8 bytes at a time (as an H200 does).
+    """
+    size = type_bits(instruction.type) // 8
+    return min(size, 8) if space_of(instruction) == "const" else size * element_count(instruction, index)
+
+
 def ld(machine: Machine, instruction: Instruction, address: Any, policy: Value | None = None) -> tuple[Value, ...]:
     """`ld`, with `.nc` as a hint that the data does not change. 9.7.9.8, 9.7.9.9."""
     space = space_of(instruction)
+    machine.expect_aligned(space, address, access_bytes(instruction, 0))
     values = machine.load(
         space,
         type_bits(instruction.type),
@@ -53,6 +63,7 @@ def ld(machine: Machine, instruction: Instruction, address: Any, policy: Value |
 def ldu(machine: Machine, instruction: Instruction, address: Any) -> tuple[Value, ...]:
     """`ldu`: a load from an address that is the same in all lanes. 9.7.9.10."""
     bits, count = type_bits(instruction.type), element_count(instruction, 0)
+    machine.expect_aligned(space_of(instruction), address, access_bytes(instruction, 0))
     return tuple(machine.load(space_of(instruction), bits, count, address, read_only=True))
 
 
@@ -61,6 +72,7 @@ def st(machine: Machine, instruction: Instruction, address: Any, *values: Value)
     emitter = machine.emitter
     count = element_count(instruction, 1)
     elements = [emitter.as_bits(value) for value in values[:count]]
+    machine.expect_aligned(space_of(instruction), address, access_bytes(instruction, 1))
     machine.store(
         space_of(instruction), type_bits(instruction.type), address, elements, ordering=ordering_of(instruction)
     )

@@ -135,6 +135,7 @@ def wmma_load(
     # A register's elements are adjacent in memory along k: rows of A, columns of B.
     adjacent = (accumulator or fragment.role == "a") == (row_major != fragment.transposed)
     registers: list[Value] = []
+    _expect_aligned(machine, space, address, stride, fragment, adjacent)
     for places in fragment.registers():
         if adjacent or len(places) == 1:
             width = 64 if fragment.kind == "f64" else 32
@@ -156,6 +157,24 @@ def wmma_load(
     return tuple(registers[index % len(registers)] for index in range(wanted))
 
 
+def _expect_aligned(
+    machine: Machine, space: str, address: Any, stride: Value, fragment: Fragment, adjacent: bool
+) -> None:
+    """What an H200 asks of the address: operands in shared memory are fetched as `ldmatrix` does, others by register, f32
+    accumulators two at a time. All rows begin as the first one does, or the distance of two rows is at fault."""
+    e = machine.emitter
+    if space == "shared" and fragment.role in "ab" and fragment.bits in (8, 16) and fragment.m >= 16:
+        size = 16
+    elif not adjacent:
+        size = fragment.bits // 8
+    else:
+        size = 8 if fragment.kind in ("f32", "s32", "f64") else 4
+    machine.expect_aligned(space, address, size)
+    if size > 1 and fragment.bits >= 8:
+        bytes_apart = e.mul(stride, e.const("i64", fragment.bits // 8))
+        machine.expect_aligned(space, machine.advance(address, bytes_apart), size)
+
+
 def _load_word(machine: Machine, space: str, place: Any, bits: int) -> Value:
     return machine.load(space, bits, 1, place)[0]
 
@@ -168,6 +187,7 @@ def wmma_store(machine: Machine, instruction: Instruction, address: Any, *operan
     stride_operand = operands[count] if len(operands) > count else None
     fragment, stride, row_major = _memory_form(machine, instruction, stride_operand)
     bits = fragment.bits
+    _expect_aligned(machine, space_of(instruction), address, stride, fragment, row_major != fragment.transposed)
     for register, places in zip(operands[:count], fragment.registers(), strict=True):
         for index, element in enumerate(places):
             part = e.as_bits(register)

@@ -20,8 +20,7 @@ from cuttle.lower.plain.program import CARRY, STACK_END_AT, Activation, Program
 from cuttle.ptx.ir import TYPE_BITS, Instruction, Symbol
 
 EXPLICIT_CLUSTER = 4  # cuttle_launch.flags
-STACK_FAULT = 5
-SERVICE_INDEX = {name: index for index, name in enumerate(wire.SERVICES)}
+STACK_FAULT, MISALIGNED_FAULT = 5, 2
 LANE_MASKS = {"eq": (1, 0), "le": (2, -1), "lt": (1, -1), "ge": (1, -1), "gt": (2, -1)}
 CONSTANT_REGISTERS = {
     "WARP_SZ": 32, "%nwarpid": 32, "%nsmid": 1, "%smid": 0, "%reserved_smem_offset_begin": 0,
@@ -152,6 +151,21 @@ class LaneMachine(Structures):
             [self.emitter.as_bits(operand) for operand in operands], plain=False, ordering="acq_rel",
             label=self.label, allocate=self.allocate,
         )  # fmt: skip
+
+    def expect_aligned(self, space: str, address: Any, size: int, *, where: Value | None = None) -> None:
+        if size <= 1:
+            return
+        e = self.emitter
+        value = self.as_place(address).value
+        wrong = e.icmp("ne", e.and_(value, e.const("i64", size - 1)), e.const("i64", 0))
+
+        def trap() -> None:
+            assert self.instruction is not None
+            line = self.instruction.location.line
+            details = [e.const("i64", MISALIGNED_FAULT), e.const("i64", line), value, e.const("i64", size)]
+            self.service("trap", details)
+
+        self.only_where(wrong if where is None else e.and_(wrong, where), trap)
 
     def copy_bytes(
         self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None
@@ -327,13 +341,8 @@ class LaneMachine(Structures):
         return result if kind == "red.popc" else self.emitter.icmp("ne", result, self.emitter.const("i32", 0))
 
     def service(self, name: str, arguments: Sequence[Value], result_bits: int = 0) -> Value | None:
-        e = self.emitter
-        table = self.launch_word(wire.KERNEL_LAUNCH_SERVICES_AT, "ptr")
-        function = self.read(table, "ptr", 8 * SERVICE_INDEX[name])
-        wide = [e.resize(argument, 64).typed for argument in arguments]
-        wide += ["i64 0"] * (4 - len(wide))
-        result = e.emit("i64", 1, f"call i64 {function.text}(ptr %block, i32 %thread, {', '.join(wide)})")
-        return e.resize(result, result_bits) if result_bits else None
+        result = self.call_service(name, Value("i32", "%thread"), arguments)
+        return self.emitter.resize(result, result_bits) if result_bits else None
 
     def texture(self, form: int, words: Sequence[Value]) -> list[Value]:
         e = self.emitter

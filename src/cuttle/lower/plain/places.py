@@ -14,6 +14,7 @@ from cuttle.ptx.ir import Address, Symbol
 
 LANES = 32
 AXES = ("x", "y", "z")
+SERVICE_INDEX = {name: index for index, name in enumerate(wire.SERVICES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,15 @@ class Structures:
 
     def parameters(self) -> Value:
         return self.launch_word(wire.KERNEL_LAUNCH_PARAMETERS_AT, "ptr")
+
+    def call_service(self, name: str, thread: Value, arguments: Sequence[Value]) -> Value:
+        """One call of a service of the executor for a thread of the block; the result is an i64."""
+        e = self.emitter
+        table = self.launch_word(wire.KERNEL_LAUNCH_SERVICES_AT, "ptr")
+        function = self.read(table, "ptr", 8 * SERVICE_INDEX[name])
+        wide = [e.resize(argument, 64).typed for argument in arguments]
+        wide += ["i64 0"] * (4 - len(wide))
+        return e.emit("i64", 1, f"call i64 {function.text}({self.block.typed}, {thread.typed}, {', '.join(wide)})")
 
     # -- symbols -----------------------------------------------------------------------------------------------------
 

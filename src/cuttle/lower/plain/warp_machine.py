@@ -20,7 +20,7 @@ from cuttle.lower.plain.lane_loops import (
     shuffle_lanes,
     write_registers,
 )
-from cuttle.lower.plain.lane_machine import LANE_MASKS
+from cuttle.lower.plain.lane_machine import LANE_MASKS, MISALIGNED_FAULT
 from cuttle.lower.plain.places import LANES, Place, Structures
 from cuttle.lower.plain.program import CARRY, Activation, Program
 from cuttle.lower.without_clusters import WithoutClusters
@@ -111,6 +111,26 @@ class WarpMachine(Structures, WithoutClusters):
             self.refuse("atomics of some lanes are not there on this device")
         self.refuse("an atomic operation of a whole warp")
         return None
+
+    def expect_aligned(self, space: str, address: Any, size: int, *, where: Value | None = None) -> None:
+        if size <= 1:
+            return
+        e = self.emitter
+        value = e.splat(self.as_place(address).value, LANES)
+        low = e.and_(value, e.splat(e.const("i64", size - 1), LANES))
+        found = e.splat(e.icmp("ne", low, e.const("i64", 0)), LANES)
+        wrong = e.and_(e.emit("i32", 1, f"bitcast {found.typed} to i32"), self.active(where))
+        fine, misaligned = self.label("aligned"), self.label("misaligned")
+        e.line(f"br {e.icmp('eq', wrong, e.const('i32', 0)).typed}, label %{fine}, label %{misaligned}")
+        self.mark(misaligned)
+        lane = e.and_(e.intrinsic("llvm.cttz", [wrong, e.const("i1", 0)]), e.const("i32", LANES - 1))
+        thread = e.add(e.mul(Value("i32", "%warp"), e.const("i32", LANES)), lane)
+        assert self.instruction is not None
+        line = e.const("i64", self.instruction.location.line)
+        details = [e.const("i64", MISALIGNED_FAULT), line, self.lane_of(value, lane), e.const("i64", size)]
+        self.call_service("trap", thread, details)
+        e.line(f"br label %{fine}")
+        self.mark(fine)
 
     def fence(self, scope: str, semantics: str) -> None:
         self.emitter.line("fence seq_cst")

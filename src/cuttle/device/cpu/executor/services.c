@@ -22,7 +22,13 @@ void thread_position(const cuttle_block *block, uint64_t thread, uint32_t positi
 
 static uint64_t service_trap(cuttle_block *block, uint32_t thread, uint64_t kind, uint64_t line, uint64_t c, uint64_t d)
 {
-    (void)block, (void)c, (void)d;
+    (void)block;
+    char misaligned[96];
+    if (kind == CUTTLE_FAULT_MISALIGNED_ADDRESS && d != 0) {
+        snprintf(misaligned, sizeof misaligned, "address %#llx is not a multiple of %llu, as this access needs",
+                 (unsigned long long)c, (unsigned long long)d);
+        fault_raise_at((uint32_t)kind, thread, (uint32_t)line, misaligned);
+    }
     const char *text = kind == 0 || kind == CUTTLE_FAULT_TRAP ? "the kernel ended itself" : cuttle_fault_name((uint32_t)kind);
     fault_raise_at(kind != 0 ? (uint32_t)kind : CUTTLE_FAULT_TRAP, thread, (uint32_t)line, text);
 }
