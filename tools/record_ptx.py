@@ -2,6 +2,7 @@
 
     python3 tools/record_ptx.py --out FOLDER            # needs libcuda, ptxas (PATH or --ptxas), no other packages
     python3 tools/record_ptx.py --seed 2 --out FOLDER   # the same forms with other operands
+    python3 tools/record_ptx.py --seed 3 --operands 4096 --out FOLDER   # more of them; `cuttle sweep --golden FOLDER`
     python3 tools/record_ptx.py --dry-run --out FOLDER  # writes the PTX only
     python3 tools/record_ptx.py --check --out FOLDER    # PTX through ptxas, no GPU: which forms does it take?
 
@@ -28,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from cuttle.lower.ops.forms import Form  # noqa: E402
 from cuttle.sweep.driver import Driver  # noqa: E402
-from cuttle.sweep.forms import Operands, all_forms, count_of, result_operands, source_operands, storage_bytes  # noqa: E402
+from cuttle.sweep.forms import Operands, all_forms, result_operands, source_operands, storage_bytes  # noqa: E402
 from cuttle.sweep.kernels import HEADER, kernel  # noqa: E402
 from tools.recording import assemble_all, options_parser  # noqa: E402
 
@@ -78,12 +79,12 @@ SWEEPS: tuple[tuple[str, list[tuple[int, int, int]]], ...] = (
 
 
 def record(
-    forms: list[Form], cubins: list[tuple[Path, set[int], list[int]]], out: Path, target: str, seed: int
+    forms: list[Form], cubins: list[tuple[Path, set[int], list[int]]], out: Path, target: str, operands: Operands
 ) -> None:
     """Run all accepted kernels and write the golden file."""
+    seed = operands.seed
     gpu = Driver()
     device_in, device_out = gpu.allocate(1 << 22), gpu.allocate(1 << 22)
-    operands = Operands(seed)
     kept: list[dict[str, object]] = []
     blobs: list[bytes] = []
     sweeps: list[dict[str, object]] = []
@@ -98,7 +99,7 @@ def record(
             if number in refused:
                 continue
             form, name = forms[number], f"k{number}"
-            columns, count = operands.columns(form), count_of(form)
+            columns, count = operands.columns(form), operands.elements(form)
             widths = [width for _, width in source_operands(form)]
             packed = b"".join(
                 value.to_bytes(storage_bytes(width), "little")
@@ -120,12 +121,14 @@ def record(
                 sweep_blobs.append(differences(raw, size))
     rejected = [forms[n].name for _, refused, _ in cubins for n in sorted(refused)]
     header = {"device": gpu.name, "target": target, "seed": seed, "forms": kept, "refused": rejected}
+    if operands.count:
+        header["operands"] = operands.count
     main_file = "golden_ptx.xz" if seed == 1 else "second_ptx.xz"
     for name, head, parts in ((main_file, header, blobs), ("sweeps_ptx.xz", {"sweeps": sweeps}, sweep_blobs)):
         if not parts:
             continue
         text = json.dumps(head, separators=(",", ":")).encode() + b"\n"
-        data = lzma.compress(text + b"".join(parts), preset=9 | lzma.PRESET_EXTREME)
+        data = lzma.compress(text + b"".join(parts), preset=0 if operands.count else 9 | lzma.PRESET_EXTREME)
         (out / name).write_bytes(data)
         print(f"{name}: {len(data)} bytes, {len(parts)} parts")
 
@@ -150,6 +153,9 @@ def differences(raw: bytes, size: int) -> bytes:
 def main() -> None:
     parser = options_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--operands", type=int, default=0, help="so many for each form, up to 65536: to use at once, not to keep"
+    )
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
@@ -173,7 +179,7 @@ def main() -> None:
     if options.check:
         print("\n".join(refused))
     else:
-        record(forms, cubins, options.out, options.target, options.seed)
+        record(forms, cubins, options.out, options.target, Operands(options.seed, options.operands))
         print(f"{time.monotonic() - begin:.1f} s")
     shutil.rmtree(work)
 

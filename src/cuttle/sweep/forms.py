@@ -110,20 +110,27 @@ class Operands:
     """The operand columns of forms under one seed; forms with the same operand types share them.
 
     Seed 1 is the one that was looked at while Cuttle was written: three quarters are special values against special
-    values. Other seeds begin elsewhere among the specials, and hold many more values that are none.
+    values. Other seeds begin elsewhere among the specials, and hold many more values that are none. With a `count`, all forms get
+    that many operands, which are others again.
     """
 
     seed: int
+    count: int = 0
     cache: dict[tuple[str, ...], list[list[int]]] = field(default_factory=dict)
 
     def columns(self, form: Form) -> list[list[int]]:
-        """One column for each of `source_operands(form)`, `count_of(form)` elements each."""
+        """One column for each of `source_operands(form)`, `elements(form)` elements each."""
         types = tuple(name for name, _ in source_operands(form))
         if types not in self.cache:
             start = zlib.crc32(",".join(types).encode())
+            count = self.count or COUNT
             if self.seed == 1:
-                self.cache[types] = inputs(types, COUNT, start)
+                self.cache[types] = inputs(types, count, start)
             else:
                 start = zlib.crc32(f"{self.seed}:{start}".encode())
-                self.cache[types] = inputs(types, COUNT, start, share=0.25, first=start)
-        return [column[: count_of(form)] for column in self.cache[types]]
+                self.cache[types] = inputs(types, count, start, share=0.25, first=start)
+        return [column[: self.elements(form)] for column in self.cache[types]]
+
+    def elements(self, form: Form) -> int:
+        """Operands that a form has."""
+        return self.count or count_of(form)

@@ -24,7 +24,6 @@ from cuttle.sweep.forms import (
     PURE,
     SKIPPED,
     Operands,
-    count_of,
     form_of,
     result_operands,
     source_operands,
@@ -37,6 +36,7 @@ MATRIX, MATRIX_SECOND = FOLDER / "golden_mma.xz", FOLDER / "second_mma.xz"
 CELLS, CELLS_SECOND = FOLDER / "cells_ptx.xz", FOLDER / "second_cells.xz"
 DENSE = FOLDER / "sweeps_ptx.xz"
 _LIMIT = 1 << 30  # bytes unpacked
+MOST_OPERANDS = 1 << 16
 _KEYS = {"form": str, "count": int, "calls": int, "bytes": int, "first": int, "step": int}
 
 
@@ -84,6 +84,8 @@ def load(path: Path, table: str = "forms", needed: Sequence[str] = ()) -> tuple[
         raise refuse("the first line is not JSON") from None
     if not isinstance(header, dict) or not isinstance(header.get("seed", 1), int):
         raise refuse("the header is malformed")
+    if not isinstance(operands := header.get("operands", 0), int) or not 0 <= operands <= MOST_OPERANDS:
+        raise refuse(f"the header's operands are no number up to {MOST_OPERANDS:,}")
     items = header.get(table)
     if not isinstance(items, list):
         raise refuse(f"the header lists no {table}")
@@ -136,7 +138,7 @@ def split(raw: bytes, sizes: Sequence[int], count: int) -> list[list[int]]:
 def records(path: Path = PTX, pattern: str = "") -> Iterator[Record]:
     """The recorded forms whose names match a regular expression."""
     header, body = load(path)
-    operands = Operands(header.get("seed", 1))
+    operands = Operands(header.get("seed", 1), header.get("operands", 0))
     at = 0
     for item in header["forms"]:
         raw = body[at : at + item["bytes"]]
@@ -145,7 +147,7 @@ def records(path: Path = PTX, pattern: str = "") -> Iterator[Record]:
             continue
         form = recorded_form(path, item["form"])
         sizes = [storage_bytes(width) for _, width in result_operands(form)]
-        count = count_of(form)
+        count = operands.elements(form)
         if item.get("count") != count or sum(sizes) * count != len(raw):
             raise SweepError("SWP-0101", f"{path}: {item['form']}: recorded with another number of elements")
         yield Record(form, operands.columns(form), split(raw, sizes, count))
