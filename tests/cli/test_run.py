@@ -62,6 +62,14 @@ def test_nothing_is_added_to_the_output(cuttle, script: Script) -> None:
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
 
 
+def test_closed_streams_are_the_programs(script: Script) -> None:
+    program = script("[ -e /proc/self/fd/1 ] || [ -e /proc/self/fd/2 ] || exit 7")
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&- 2>&-', "sh", sys.executable, "-m", "cuttle", "run", "--", program], check=False
+    )
+    assert done.returncode == 7
+
+
 def test_standard_input_is_the_programs(cuttle) -> None:
     assert cuttle("run", "--", "cat", input="to the program").stdout == "to the program"
 

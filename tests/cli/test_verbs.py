@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +194,45 @@ def test_names_in_ptx_and_files_are_shown_harmless(cuttle, tmp_path: Path) -> No
     path.write_text(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { \x1b[2J; }\n")
     for done in (cuttle("compile", str(path)), cuttle("scan", str(path)), cuttle("compile", str(path) + "\x1b[0m")):
         assert "\x1b" not in done.stdout + done.stderr and "\\x1b" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("explain",), ("explain", "--json"), ("--help",), ("run", "--help"), ("doctor", "python")]
+)
+def test_output_that_cannot_be_written(cuttle, arguments: tuple[str, ...]) -> None:
+    """A full disk: one error instead of a traceback. And a closed stdout: nobody wants to see it."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    command = [sys.executable, "-m", "cuttle", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert done.returncode == (125 if arguments[0] == "run" else 1)
+    assert done.stderr.startswith("error[CLI-0603]: standard output: No space left on device")
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+    closed = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, env=environment, check=False
+    )  # fmt: skip
+    assert closed.returncode == 0 or arguments[0] == "run"
+    assert "Traceback" not in closed.stderr
+    headless = subprocess.run(
+        ["/bin/bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "sh", *command], capture_output=True, text=True, env=environment, check=False
+    )  # fmt: skip
+    assert headless.returncode in (0, 141) and headless.stderr == ""
+
+
+def test_compile_on_other_processors_and_into_files(cuttle, tmp_path: Path) -> None:
+    for name in ("nosuch", "i386"):
+        done = cuttle("compile", str(JULIA), "--cpu", name, "--emit", "asm")
+        assert done.returncode == 1 and done.stderr.startswith(f"error[CLI-0504]: LLVM has no 64-bit processor {name}")
+    assert "vmulps" in cuttle("compile", str(JULIA), "--cpu", "haswell", "--emit", "asm").stdout
+    for path in ("/nowhere/out", "/dev/full"):
+        done = cuttle("compile", str(JULIA), "--emit", "ptx", "-o", path)
+        assert done.returncode == 1 and done.stderr.startswith(f"error[CLI-0602]: {path}: ")
+    (tmp_path / "empty.ptx").write_text(".version 8.0\n.target sm_80\n.address_size 64\n")
+    done = cuttle("compile", str(tmp_path / "empty.ptx"))
+    assert (done.returncode, done.stdout) == (0, "") and done.stderr.endswith("empty.ptx has no kernels\n")
+
+
+def test_unknown_fields_are_wrong_usage(cuttle) -> None:
+    for query in ("name,nosuch", ","):
+        done = cuttle("info", "--query", query)
+        assert done.returncode == 2 and "error[CLI-0003]" in done.stderr and "multiprocessors" in done.stderr

@@ -266,6 +266,9 @@ ERRORS: tuple[ErrorRow, ...] = (
         "Check the path.",
     ),
     ErrorRow(
+        "CLI-0504", "unknown processor", "LLVM has no 64-bit x86 processor of this name.", "Without --cpu it is this machine's; others are haswell, znver4, x86-64-v3."
+    ),
+    ErrorRow(
         "CLI-0502", "no such kernel", "The module holds no kernel of this name.", "The message lists those it has."
     ),
     ErrorRow(
@@ -274,6 +277,10 @@ ERRORS: tuple[ErrorRow, ...] = (
     ErrorRow("CLI-0601", "demo failed", "The demo program did not end well.", "`cuttle doctor` looks for the reason."),
     ErrorRow(
         "CLI-0602", "file cannot be written", "A file that was asked for cannot be written there.", "Name another place, with --output."
+    ),
+    ErrorRow(
+        "CLI-0603", "the system refused", "Something that the command needs from the system failed; the message has the system's own reason.",
+        "Is the disk full, or is the file or folder not yours?",
     ),
     ErrorRow(
         "CLI-0701",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,7 @@ import click
 from cuttle import __version__
 from cuttle.abi.knobs import KnobError
 from cuttle.cli.render import Style, show
-from cuttle.cli.result import USAGE, Problem, Result, failure
+from cuttle.cli.result import FINDINGS, USAGE, Problem, Result, failure
 from cuttle.cli.stack import STACK_VERBS
 from cuttle.errors import CuttleError
 
@@ -32,6 +34,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "selftest": ("cuttle.cli.selftest", "Test a device of this machine and write a report: for owners of AMD GPUs"),
     "explain": ("cuttle.cli.explain", "Explain an error code or a knob"),
 }
+
+
+PIPE_CLOSED = 141
 
 
 class LazyGroup(click.Group):
@@ -125,7 +130,11 @@ def verb(name: str) -> Callable[[Callable[..., Result]], click.Command]:
 
 def main(arguments: list[str]) -> int:
     """Run a verb; returns the exit code."""
-    style = Style(json="--json" in arguments)
+    if sys.stdout is None:  # closed by whoever started this
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+    style, stdout = Style(json="--json" in arguments), sys.stdout
     try:
         code = group.main(arguments, prog_name="cuttle", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -146,11 +155,26 @@ def main(arguments: list[str]) -> int:
         show(failure("cuttle", error, USAGE), style)
         return USAGE
     except KnobError as error:
-        problem = Problem("CLI-0104", str(error), "docs/reference/knobs.md says what values knobs can have.")
+        problem = Problem("CLI-0104", str(error), f"`cuttle explain {str(error).partition('=')[0]}`")
         show(Result("cuttle", None, errors=[problem], exit_code=USAGE, status="error"), style)
         return USAGE
     except click.exceptions.Abort:
         return 130
-    except BrokenPipeError:
-        sys.stdout = None  # nothing may be flushed into the closed pipe at exit
-        return 141
+    except SystemExit as end:
+        # click replaces stdout if it meets a closed pipe, and exits with 1; a program that SIGPIPE ends has another code.
+        if sys.stdout is not stdout:
+            return PIPE_CLOSED
+        raise end
+    except OSError as error:
+        return system_refused(error)
+
+
+def system_refused(error: OSError) -> int:
+    """Tells, on stderr, of an error that no verb has told of: most likely stdout, which is not written to again."""
+    if not error.filename:
+        sys.stdout = None
+    problem = CuttleError("CLI-0603", f"{error.filename or 'standard output'}: {error.strerror or error}")
+    with contextlib.suppress(OSError):  # stderr may lead to the same place
+        sys.stderr.write(problem.render() + "\n")
+        sys.stderr.flush()
+    return FINDINGS

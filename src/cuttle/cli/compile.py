@@ -9,7 +9,7 @@ import click
 
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style
-from cuttle.cli.result import Result, Text, failure
+from cuttle.cli.result import Remark, Result, Text, failure
 from cuttle.errors import CuttleError
 from cuttle.ptx.ir import Function, Instruction, LabelMark
 from cuttle.ptx.parser import index_module, parse_function, parse_module
@@ -106,13 +106,18 @@ def command(
     elif emit == "ir":
         stages = {name: ir_text(parse_function(index, name)) for name in names}
     else:
-        from cuttle.cli.compile_stages import lowered
+        from cuttle.cli.compile_stages import lowered, require_processor
 
+        if cpu:
+            require_processor(cpu)
         module = parse_module(text, str(file))
         stages = {name: lowered(module, name, emit, block_shape, cpu, int(optimization)) for name in names}
     joined = "\n".join(stages.values())
     data = {"file": str(file), "stage": emit, "kernels": stages}
     if output is not None:
-        output.write_text(joined)
+        try:
+            output.write_text(joined)
+        except OSError as error:
+            raise CuttleError("CLI-0602", f"{output}: {error.strerror}") from None
         return Result("compile", data, [Text(str(output))])
-    return Result("compile", data, [Text(joined)])
+    return Result("compile", data, [Text(joined)] if names else [Remark(f"{file} has no kernels")])

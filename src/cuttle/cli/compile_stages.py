@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
+from cuttle.errors import CuttleError
 from cuttle.lower.cpu.compile_kernel import compile_kernel
 from cuttle.lower.cpu.options import CompileOptions
 from cuttle.ptx.ir import Module
+
+# LLVM ends the process for some of the names that it knows, and only remarks on those that it does not.
+TRY_PROCESSOR = """
+import sys, llvmlite.binding as llvm
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+machine = llvm.Target.from_default_triple().create_target_machine(cpu=sys.argv[1])
+machine.emit_object(llvm.parse_assembly("define i64 @f(i64 %x) { ret i64 %x }"))
+"""
+
+
+def require_processor(name: str) -> None:
+    """Raises CuttleError CLI-0504 for a processor that LLVM does not have."""
+    done = subprocess.run([sys.executable, "-c", TRY_PROCESSOR, name], capture_output=True, text=True, check=False)
+    if done.returncode or done.stderr:
+        raise CuttleError("CLI-0504", f"LLVM has no 64-bit processor {name}")
 
 
 def lowered(

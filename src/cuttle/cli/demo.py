@@ -43,7 +43,7 @@ def prepare(output: Path) -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("cuttle-demo.png"))
 @click.option("--size", default="1024x768", metavar="WIDTHxHEIGHT", help="Pixels (default: 1024x768).")
 @click.option("--samples", type=click.IntRange(1, 8), default=2, help="Rays a pixel, in each direction.")
-@click.option("--angle", type=float, default=0.6, help="Where the camera stands, in radians.")
+@click.option("--angle", type=click.FloatRange(-1000, 1000), default=0.6, help="Where the camera stands, in radians.")
 def command(style: Style, output: Path, size: str, samples: int, angle: float) -> Result:
     """Draw a picture: a quaternion Julia set, by a CUDA program that finds no NVIDIA GPU and does not notice.
 

@@ -38,7 +38,7 @@ def command(style: Style, code: str | None) -> Result:
     if row is None:
         near = difflib.get_close_matches(wanted, [row.code for row in ERRORS], n=3)
         hint = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise CuttleError("CLI-0002", f"there is no error {wanted}", hint=hint + "`cuttle explain` lists all codes.")
+        raise CuttleError("CLI-0002", f"there is no error {code}", hint=hint + "`cuttle explain` lists all codes.")
     page = {"code": row.code, "title": row.title, "explanation": row.explanation, "hint": row.hint}
     return Result("explain", page, [Text(error_page(row))])
 

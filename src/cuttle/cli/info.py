@@ -31,13 +31,19 @@ def device_line(device: dict[str, Any]) -> str:
     return f"GPU {device['index']}: {device['name']} (UUID: {device['uuid']})"
 
 
-def queried(report: dict[str, Any], names: str, header: bool) -> str:
+def fields_of(context: click.Context, option: click.Parameter, names: str | None) -> list[str] | None:
+    """The fields of a query. Raises CuttleError CLI-0003, which is wrong usage."""
+    if names is None:
+        return None
     fields = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in fields if name not in FIELDS]
-    if unknown:
-        raise CuttleError(
-            "CLI-0003", f"unknown field {', '.join(unknown)}", hint=f"The fields are: {', '.join(FIELDS)}."
-        )
+    if unknown or not fields:
+        what = f"unknown field {', '.join(unknown)}" if unknown else "no field was named"
+        raise CuttleError("CLI-0003", what, hint=f"The fields are: {', '.join(FIELDS)}.")
+    return fields
+
+
+def queried(report: dict[str, Any], fields: list[str], header: bool) -> str:
     lines = [",".join(fields)] if header else []
     for device in report["devices"]:
         lines.append(",".join(str(device[FIELDS[name]]) for name in fields))
@@ -69,9 +75,9 @@ def amd_table(gpus: list[dict[str, Any]]) -> Table:
 
 @verb("info")
 @click.option("-L", "--list", "as_list", is_flag=True, help="One line a device.")
-@click.option("--query", metavar="FIELDS", help=f"CSV of these fields: {', '.join(FIELDS)}.")
+@click.option("--query", metavar="FIELDS", callback=fields_of, help=f"CSV of these fields: {', '.join(FIELDS)}.")
 @click.option("--format", "form", type=click.Choice(["csv", "csv,noheader"]), default="csv", help="With --query.")
-def command(style: Style, as_list: bool, query: str | None, form: str) -> Result:
+def command(style: Style, as_list: bool, query: list[str] | None, form: str) -> Result:
     """Show the devices that programs will see under `cuttle run`, with the knobs set now."""
     report = devices()
     data = {"driver_version": report["driver_version"], "devices": report["devices"]}

@@ -74,12 +74,26 @@ def main(arguments: list[str]) -> int:
     try:
         settings, command = parse(arguments)
         if "help" in settings:
-            sys.stdout.write(HELP)
-            return 0
+            return print_help()
         return start(settings, command)
     except Refusal as refusal:
         sys.stderr.write(refusal.render())
         return refusal.exit_code
+
+
+def print_help() -> int:
+    if sys.stdout is None:  # closed by whoever started this
+        return 0
+    try:
+        sys.stdout.write(HELP)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # nothing may be flushed into the closed pipe at exit
+        return 141
+    except OSError as error:
+        sys.stdout = None
+        raise Refusal(FAILED, "CLI-0603", f"standard output: {error.strerror}") from None
+    return 0
 
 
 def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -168,8 +182,9 @@ def start(settings: dict[str, str], command: list[str]) -> int:
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by whoever started this: the program finds it so
+            stream.flush()
     try:
         os.execve(path, command, variables)
     except OSError as error:

@@ -60,7 +60,7 @@ def details(file: ScanFile, verbose: bool) -> list[str]:
 
 def blocks_of(report: ScanReport, verbose: bool) -> list[Block]:
     if not report.files:
-        return [Remark(f"no device code in {report.files_seen} files")]
+        return [Remark(f"no device code in {report.files_seen} file{'s' if report.files_seen != 1 else ''}")]
     root = Path(report.root)
     base = root if root.is_dir() else root.parent
     rows = []
