@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cuttle.lower.cpu.gates import Gates
 from cuttle.lower.cpu.memory import Lanes
 from cuttle.lower.cpu.nodes import NodeWriter
 from cuttle.lower.cpu.plan import FULL, MASKED, KernelPlan, Stop
@@ -33,6 +34,7 @@ class BlockWriter:
         self.plan: KernelPlan = region.plan
         self.graph = region.plan.graph
         self.nodes = NodeWriter(region)
+        self.gates = Gates(region, self.nodes)
         self.full_blocks: set[int] = set()
         self.scan_blocks: set[int] = set()
         self.scan_index: dict[int, int] = {}
@@ -137,6 +139,7 @@ class BlockWriter:
                 e.line(f"br {whole.typed}, label %F0, label %{partial}")
                 region.label(partial)
             region.add_waiting(0, bits)
+            self.gates.begin(bits)
             e.line(f"br label %{self.scan_label(self.scan_index[0])}")
             return
         region.restore(start)
@@ -321,6 +324,7 @@ class BlockWriter:
             if self.graph.blocks[target].phis:
                 self.pass_values(block, target, self.lanes_of(bits))
             self.region.add_waiting(target, bits)
+        self.gates.begin(self.emitter.const("i32", -1))
         first = min(self.scan_index[target] for target, _ in ways)
         self.emitter.line(f"br label %{self.scan_label(first)}")
 
@@ -382,7 +386,7 @@ class BlockWriter:
                 e.line(f"store i32 0, ptr {region.mask_slot(item)}")
                 e.line(f"br label %F{item}")
                 continue
-            bits = self.enter_masked(item)
+            bits = self.gates.enter(item, following) if item in plan.gates else self.enter_masked(item)
             if plan.has_full and item in plan.joins:
                 everyone = e.icmp("eq", bits, e.const("i32", -1))
                 stay = region.fresh_label("masked")
@@ -394,8 +398,10 @@ class BlockWriter:
             # Lanes that were passed by, at spin loops, are still there.
             waiting = self.any_waiting(self.scan_blocks - self.meeting)
             onward = region.fresh_label("idle")
-            e.line(f"br {e.icmp('ne', waiting, e.const('i32', 0)).typed}, label %{self.scan_label(0)}, label %{onward}")
+            moving = self.gates.moving(waiting)
+            e.line(f"br {e.icmp('ne', moving, e.const('i32', 0)).typed}, label %{self.scan_label(0)}, label %{onward}")
             region.label(onward)
+            self.gates.force(waiting, self.scan_label(0))
             if self.scan_blocks & self.meeting:
                 self.write_meeting()
         region.finish_warp()
@@ -488,6 +494,7 @@ class BlockWriter:
             later = self.any_waiting(
                 block for block in self.scan_blocks if plan.position[block] > end and block not in self.meeting
             )
+            later = self.gates.moving(later)
             if later.constant is None:
                 nobody = region.fresh_label("spin")
                 e.line(f"br {e.icmp('ne', later, e.const('i32', 0)).typed}, label %{following}, label %{nobody}")
@@ -520,6 +527,7 @@ class BlockWriter:
                 self.nodes.any_active_trap(0)
             if terminator.kind == "exit" and not self.plan.is_entry:
                 region.machine.refuse("exit in a recursive or indirectly called function")
+            self.gates.leave(bits)
             e.line(f"br label %{self.after(block)}")
         elif isinstance(terminator, Jump):
             self.wait_at(block, [(terminator.target, bits)])

@@ -97,7 +97,7 @@ def worthwhile_warps(plan: KernelPlan) -> int:
         return 0
     if options.optimization < 2 and not ALWAYS:
         return 0
-    if plan.spin_loops or plan.forest.irreducible:
+    if plan.spin_loops or plan.gates or plan.forest.irreducible:
         return 0
     warps = threads // LANES
     nodes = [node for block in graph.blocks for node in block.nodes]

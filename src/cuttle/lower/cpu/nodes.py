@@ -94,6 +94,10 @@ class NodeWriter:
         value = operand_value(self.emitter, self.region.read(node.guard.id))
         return self.emitter.not_(value) if node.guard_negated else value
 
+    def member_mask(self, node: Node) -> Value:
+        """The member mask of a `.sync` operation, scalar or one per lane."""
+        return operand_value(self.emitter, self.shaped(node.operands[-1], "b32"))
+
     def restricted(self, guard: Value) -> Lanes:
         """The current lanes whose guard holds."""
         e = self.emitter

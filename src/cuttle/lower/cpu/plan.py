@@ -27,11 +27,14 @@ from cuttle.lower.passes.loops import Loop, LoopForest, find_loops
 from cuttle.lower.passes.order_blocks import order_blocks
 from cuttle.lower.passes.shape import LANES, UNIFORM, Shape
 from cuttle.lower.passes.split_at_barriers import split_at_barriers
+from cuttle.lower.passes.warp_operations import find_gates, split_at_warp_operations, warp_barriers_apart
 from cuttle.ptx.ir import Module, Symbol
 
 FULL, MASKED = "F", "M"
 UNIFIED_FROM = 6000
 PHI_BUDGET = 12_000
+GATE_STATE = ("alive", "released")
+"""What a warp with gates (see `gates.py`) keeps at its stops: lanes that have not exited; lanes whose wait is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class KernelPlan:
     liveness: Liveness = field(init=False)
     spin_loops: set[int] = field(init=False)
     lanes_part: bool = field(init=False, default=False)
+    gates: dict[int, Node] = field(init=False, default_factory=dict)
     masked: set[int] = field(init=False)
     has_full: bool = field(init=False)
     joins: set[int] = field(init=False)
@@ -92,6 +96,7 @@ class KernelPlan:
     kept_in_memory: set[int] = field(init=False)
     frame: dict[int, int] = field(init=False)
     mask_frame: dict[int, int] = field(init=False)
+    gate_frame: dict[str, int] = field(init=False, default_factory=dict)
     frame_bytes: int = 0
     counts: AccessCounts = field(default_factory=AccessCounts)
     lockstep: bool = False
@@ -104,15 +109,20 @@ class KernelPlan:
         self.forest = find_loops(successors)
         self.spin_loops = find_spin_loops(graph, self.forest)
         has_barriers = bool(barrier_blocks(graph))
-        if self.spin_loops or has_barriers:
+        warp_barriers = sum(node.opcode == "bar.warp.sync" for block in graph.blocks for node in block.nodes)
+        if self.spin_loops or has_barriers or warp_barriers > 1:
             self.infer(timeless=False)
             self.lanes_part = any(self.lanes_leave_apart(loop) for loop in self.spin_loops)
-            if has_barriers and not self.lanes_part:
-                post = post_dominators(successors)
-                apart = barriers_apart(graph, self.shapes.influences, list(post.idom))
-                self.lanes_part = apart or bool(self.forest.irreducible)
+            if not self.lanes_part:
+                post = list(post_dominators(successors).idom)
+                if has_barriers:
+                    apart = barriers_apart(graph, self.shapes.influences, post)
+                    self.lanes_part = apart or bool(self.forest.irreducible)
+                self.lanes_part = self.lanes_part or warp_barriers_apart(graph, self.shapes.influences, post)
             if self.lanes_part and self.is_entry:
                 split_at_barriers(graph)
+                split_at_warp_operations(graph)
+                self.gates = find_gates(graph)
                 successors = [block.successors for block in graph.blocks]
                 self.forest = find_loops(successors)
                 self.spin_loops = find_spin_loops(graph, self.forest)
@@ -366,6 +376,9 @@ class KernelPlan:
             for block in sorted(waiting):
                 self.mask_frame[block] = offset
                 offset += 4
+            for name in GATE_STATE if self.gates else ():
+                self.gate_frame[name] = offset
+                offset += 4
         self.frame_bytes = -(-offset // 64) * 64
 
     @property
@@ -385,12 +398,18 @@ class KernelPlan:
         return ending
 
     def retreat_targets(self, loop: Loop) -> list[int]:
-        """Blocks of the loop that an edge inside it leads back to, in linear order."""
+        """Blocks that the loop's own edges lead back to, in linear order.
+
+        Not those of its inner loops: lanes that wait at an inner spin loop are passed by for the sake of lanes behind the
+        outer one, and the outer loop's end must not send them back before these had their turn.
+        """
         targets = set()
         for inside in loop.blocks:
             for successor in self.graph.blocks[inside].successors:
                 if successor in loop.blocks and self.position[successor] <= self.position[inside]:
-                    targets.add(successor)
+                    inner = (self.forest.loops[child].blocks for child in loop.children)
+                    if not any(inside in blocks and successor in blocks for blocks in inner):
+                        targets.add(successor)
         return sorted(targets, key=lambda block: self.position[block])
 
     def divergent(self, block: int) -> bool:

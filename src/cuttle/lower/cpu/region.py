@@ -404,6 +404,9 @@ class RegionEmitter:
                 if stop.loop < 0 and block == stop.block:
                     mask = self.current_bits()
                 e.line(f"store {mask.typed}, {self.frame_pointer(offset).typed}{PRIVATE}")
+            for name, offset in plan.gate_frame.items():
+                bits = e.emit("i32", 1, f"load i32, ptr {self.gate_slot(name)}")
+                e.line(f"store {bits.typed}, {self.frame_pointer(offset).typed}{PRIVATE}")
         slot = self.warp_slot()
         self.store_warp(slot, "resume", e.const("i32", stop.identifier))
         self.store_warp(slot, "stop", e.const("i32", STOP_NUMBERS[kind]) if isinstance(kind, str) else kind)
@@ -460,6 +463,9 @@ class RegionEmitter:
                 offset = self.plan.mask_frame[block]
                 mask = e.emit("i32", 1, f"load i32, {self.frame_pointer(offset).typed}{PRIVATE}")
                 e.line(f"store {mask.typed}, ptr {self.mask_slot(block)}")
+            for name, offset in self.plan.gate_frame.items():
+                bits = e.emit("i32", 1, f"load i32, {self.frame_pointer(offset).typed}{PRIVATE}")
+                e.line(f"store {bits.typed}, ptr {self.gate_slot(name)}")
 
     # -- masks -------------------------------------------------------------------------------------------------------
 
@@ -471,6 +477,15 @@ class RegionEmitter:
             self.allocas.append(f"  {name} = alloca i32, align 4")
             self.zeroed.append(f"  store i32 0, ptr {name}")
         return name
+
+    def gate_slot(self, name: str, llvm_type: str = "i32") -> str:
+        """A slot of the state of gates (`gates.py`): no lanes, to begin with."""
+        slot = f"%gate.{name}"
+        if slot not in self.declared:
+            self.declared.add(slot)
+            self.allocas.append(f"  {slot} = alloca {llvm_type}, align 64")
+            self.zeroed.append(f"  store {llvm_type} zeroinitializer, ptr {slot}")
+        return slot
 
     def add_waiting(self, block: int, bits: Value) -> None:
         e = self.emitter

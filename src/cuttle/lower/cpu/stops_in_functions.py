@@ -1,4 +1,4 @@
-"""Functions that are called for real and in which a warp may have to wait, or lanes end.
+"""Functions that are called for real and in which a warp, or where lanes part a lane, may have to wait, or lanes end.
 
 The vector leg calls them on the worker's own stack, from which it cannot go back to the scheduler in the middle. Kernels that may
 reach such a function are compiled by the plain leg, which keeps every lane's place in memory: slow, but right.
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from cuttle.lower.cpu.plan import KernelPlan
 from cuttle.lower.passes.graph import Exit
+from cuttle.lower.passes.warp_operations import waits_for_lanes
 from cuttle.ptx.ir import Function, Module, Prototype, matches_call
 
 
@@ -55,4 +56,9 @@ def stops_in_functions(kernel: KernelPlan, functions: Mapping[str, KernelPlan]) 
             if name not in reached:
                 reached.add(name)
                 pending.append(functions[name])
-    return any(must_stop(functions[name]) for name in reached)
+    return any(must_stop(functions[name]) or (kernel.lanes_part and has_gate(functions[name])) for name in reached)
+
+
+def has_gate(plan: KernelPlan) -> bool:
+    """Whether the function has an operation that waits for other lanes of its warp."""
+    return any(waits_for_lanes(node) for block in plan.graph.blocks for node in block.nodes)

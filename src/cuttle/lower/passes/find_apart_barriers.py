@@ -32,9 +32,13 @@ def barriers_apart(graph: Graph, influences: Mapping[int, Influence], post_domin
         if 0 <= post < len(graph.blocks):
             if reachable(graph, post, None) & barriers:
                 return True
-        else:
-            post = -1
-        ways = [reachable(graph, way, post) & barriers for way in graph.blocks[branch].successors]
-        if sum(bool(way) for way in ways) > 1:
+        if ways_apart(graph, branch, barriers, post_dominators):
             return True
     return False
+
+
+def ways_apart(graph: Graph, branch: int, places: set[int], post_dominators: list[int]) -> bool:
+    """Whether more than one way out of a branch leads to one of the places before all ways meet."""
+    post = post_dominators[branch]
+    end = post if 0 <= post < len(graph.blocks) else -1
+    return sum(bool(reachable(graph, way, end) & places) for way in graph.blocks[branch].successors) > 1
