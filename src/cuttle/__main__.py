@@ -13,9 +13,12 @@ def main(arguments: list[str] | None = None) -> int:
         from cuttle.cli import launch
 
         return launch.main(arguments[1:])
-    from cuttle.cli import command_line
+    try:
+        from cuttle.cli import command_line
 
-    return command_line.main(arguments)
+        return command_line.main(arguments)
+    except KeyboardInterrupt:  # while modules are imported: click has the others
+        return 130
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +224,7 @@ def test_output_that_cannot_be_written(cuttle, arguments: tuple[str, ...]) -> No
 def test_compile_on_other_processors_and_into_files(cuttle, tmp_path: Path) -> None:
     for name in ("nosuch", "i386"):
         done = cuttle("compile", str(JULIA), "--cpu", name, "--emit", "asm")
-        assert done.returncode == 1 and done.stderr.startswith(f"error[CLI-0504]: LLVM has no 64-bit processor {name}")
+        assert done.returncode == 2 and done.stderr.startswith(f"error[CLI-0504]: LLVM has no 64-bit processor {name}")
     assert "vmulps" in cuttle("compile", str(JULIA), "--cpu", "haswell", "--emit", "asm").stdout
     for path in ("/nowhere/out", "/dev/full"):
         done = cuttle("compile", str(JULIA), "--emit", "ptx", "-o", path)
@@ -236,3 +238,35 @@ def test_unknown_fields_are_wrong_usage(cuttle) -> None:
     for query in ("name,nosuch", ","):
         done = cuttle("info", "--query", query)
         assert done.returncode == 2 and "error[CLI-0003]" in done.stderr and "multiprocessors" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor", "nosuch"), ("selftest", "--device", "nosuch"), ("sweep", "--device", "nosuch"), ("sweep", "--shard", "4/3"),
+        ("sweep", "--form", "("), ("stack", "bench", "nosuch"), ("stack", "bench", "--a", "nosuch"), ("stack", "probe", "nosuch"),
+        ("stack", "check", "nosuch"), ("stack", "doctor", "nosuch"),
+    ],
+)  # fmt: skip
+def test_names_of_nothing_are_wrong_usage(cuttle, arguments: tuple[str, ...]) -> None:
+    done = cuttle(*arguments, "--json")
+    assert done.returncode == 2 and done.stderr == ""
+    document = envelope(done)
+    assert document["status"] == "error" and document["errors"][0]["hint"]
+
+
+def test_an_interrupt_at_any_moment(tmp_path: Path) -> None:
+    for milliseconds in (30, 60, 120, 300):
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from cuttle.__main__ import main; sys.stdout.write('.'); sys.stdout.flush(); sys.exit(main())",
+        ]
+        process = subprocess.Popen(
+            [*command, "scan", str(Path(sys.prefix) / "lib")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )  # fmt: skip
+        assert process.stdout is not None and process.stdout.read(1) == "."
+        time.sleep(milliseconds / 1000)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode in (130, 0, 1) and "Traceback" not in errors, errors

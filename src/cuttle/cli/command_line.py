@@ -37,6 +37,21 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 PIPE_CLOSED = 141
+# What verbs find out about their own arguments: names of things that do not exist, and values that cannot be.
+WRONG_USAGE = frozenset(
+    (
+        "CLI-0003",
+        "CLI-0104",
+        "CLI-0503",
+        "CLI-0504",
+        "CLI-0701",
+        "SWP-0104",
+        "STK-0803",
+        "STK-1001",
+        "STK-1101",
+        "STK-1102",
+    )
+)
 
 
 class LazyGroup(click.Group):
@@ -108,7 +123,7 @@ def verb(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             try:
                 result = function(style, **arguments)
             except CuttleError as error:
-                result = failure(name, error)
+                result = failure(name, error, USAGE if error.code in WRONG_USAGE else FINDINGS)
             show(result, style)
             sys.exit(result.exit_code)
 

@@ -9,7 +9,7 @@ import click
 from cuttle.cli.checks import CRASH, FAILURE, OK, WARNING, Context, Finding, all_checks, run_check
 from cuttle.cli.command_line import verb
 from cuttle.cli.render import Style, marks, paint
-from cuttle.cli.result import FINDINGS, USAGE, Block, Problem, Result, Table, Text, failure
+from cuttle.cli.result import FINDINGS, Block, Problem, Result, Table, Text
 from cuttle.errors import CuttleError, visible
 
 COLORS = {OK: "green", WARNING: "yellow", FAILURE: "red", CRASH: "red"}
@@ -58,7 +58,7 @@ def command(style: Style, names: tuple[str, ...], program: str | None, prefer_ou
     wanted = [name.replace("-", "_").removeprefix("check_") for name in names]
     for name in wanted:
         if name not in checks:
-            return failure("doctor", CuttleError("CLI-0701", f"there is no check {name}"), USAGE)
+            raise CuttleError("CLI-0701", f"there is no check {name}")
     if not wanted:
         wanted = [name for name, check in checks.items() if program or not check.__module__.endswith(".program")]
     context = Context(program, prefer_ours, asked=frozenset(names and wanted))

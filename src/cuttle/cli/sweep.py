@@ -130,7 +130,11 @@ def result_of(report: Report, domains: tuple[str, ...], path: Path) -> Result:
         blocks.append(Remark(f"cuttle: and {len(trouble) - SHOWN} more: --json has them all"))
     elements = sum(verdict.elements for verdict in report.verdicts)
     sums = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items() if number)
-    blocks.append(Text(f"{report.device}: {len(report.verdicts):,} forms, {elements:,} results: {sums}"))
+    blocks.append(
+        Text(
+            f"{report.device}: {len(report.verdicts):,} form{'s' if len(report.verdicts) != 1 else ''}, {elements:,} results: {sums}"
+        )
+    )
     if report.known:
         blocks.append(Remark(f"cuttle: {report.known:,} verdicts were known from {path}"))
     if report.good:

@@ -128,7 +128,12 @@ class Session:
                 said = said_error(self._words())
                 if said is not None:
                     raise SweepError(said.code, said.message, hint=said.hint)
-                raise SweepError(*(message.error or ("SWP-0105", reason)))
+                hint = (
+                    "`system` is a driver library of this machine's own; other devices are Cuttle's."
+                    if self.device == SYSTEM
+                    else ""
+                )
+                raise SweepError(*(message.error or ("SWP-0105", reason)), hint=hint)
         return self._process
 
     def _read(self) -> Message:
