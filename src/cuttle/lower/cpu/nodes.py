@@ -17,7 +17,7 @@ from cuttle.lower.ops.check_operands import translating
 from cuttle.lower.ops.policy import policy
 from cuttle.lower.passes.affine_rules import folds_factors, needs_wrap_check, rule_operands
 from cuttle.lower.passes.find_dirty_nans import carries_on, is_lazy
-from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, ValueRef
+from cuttle.lower.passes.graph import Node, SsaAddress, SsaNegated, SsaOperand, SsaSelected, ValueRef
 from cuttle.lower.passes.infer_shapes import flatten
 from cuttle.lower.passes.shape import LANES, UNIFORM, Shape, constant
 from cuttle.ptx.ir import TYPE_BITS, Immediate, SpecialRegister, Symbol
@@ -53,6 +53,8 @@ class NodeWriter:
         if isinstance(operand, SsaNegated):
             shaped = self.region.read(operand.ref.id)
             return of_value(e.not_(operand_value(e, shaped)))
+        if isinstance(operand, SsaSelected):
+            return self.canonical(operand.ref.id)  # the op function looks at the instruction's selector
         if isinstance(operand, SpecialRegister):
             try:
                 return special_value(self.region, operand.name)

@@ -20,6 +20,7 @@ from cuttle.lower.passes.graph import (
     SsaAddress,
     SsaNegated,
     SsaOperand,
+    SsaSelected,
     SsaTexture,
     SsaVector,
     ValueRef,
@@ -167,7 +168,7 @@ class ShapeAnalysis:
             if operand.float_bits:
                 return UNIFORM
             return shapes.constant(value - (1 << 64) if value >> 63 else value)
-        if isinstance(operand, SsaNegated):
+        if isinstance(operand, SsaNegated | SsaSelected):
             return self.known[operand.ref.id]
         if isinstance(operand, SpecialRegister):
             return self.facts.special(operand.name)
