@@ -103,6 +103,15 @@ def said_error(talk: str) -> CuttleError | None:
     return None
 
 
+def reason_in(told: str) -> str:
+    """What a process said on stderr as the end of a sentence: its error with a code, else its last line."""
+    said = said_error(told)
+    if said is not None:
+        return f": {said.message} ({said.code})"
+    lines = told.strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
+
+
 class PtxError(CuttleError):
     """PTX text that cannot be read, checked or linked (`PTX-xxxx`)."""
 

@@ -109,3 +109,27 @@ def test_progress_in_a_file_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPat
             clock[0] += seconds
             bar.watch(done, 9, text)
         assert stream.getvalue() == expected
+
+
+def test_names_of_devices_are_looked_at_first(cuttle: Cuttle) -> None:
+    for arguments in (("bench", "gemm", "--b", "cuttle:nosuch"), ("probe", "--engine", "cuttle:hip:x")):
+        done = cuttle("stack", *arguments)
+        assert (
+            done.returncode == 2
+            and "error[STK-1101]: there is no device" in done.stderr
+            and "rdna:gfx1100" in done.stderr
+        )
+    done = cuttle("stack", "run", "--device", "nosuch", "--", "true")
+    assert done.returncode == 125 and "error[STK-1101]: there is no device nosuch" in done.stderr
+
+
+def test_a_capability_that_is_missing_says_how_to_run_it_alone(cuttle: Cuttle) -> None:
+    done = cuttle("stack", "probe", "device_info", "--front-end", "own", "--python", "/nowhere/python")
+    assert done.returncode == 1 and "/nowhere/python: no such file (CLI-0301)" in done.stdout
+    assert "`cuttle stack probe device_info --engine cuttle` runs one" in done.stderr
+
+
+def test_a_bundle_that_cannot_be_written(cuttle: Cuttle) -> None:
+    done = cuttle("stack", "report", "--output", "/nowhere/bundle.zip")
+    assert done.returncode == 1 and done.stderr.startswith("error[STK-0406]: /nowhere/bundle.zip: No such file")
+    assert "--output" in done.stderr

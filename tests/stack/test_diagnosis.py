@@ -179,5 +179,5 @@ def test_the_command(cuttle, tmp_path: Path) -> None:
     assert [found["check"] for found in document["data"]["checks"]] == list(CHECKS)
     one = json.loads(cuttle("stack", "doctor", "gpu-order", "--root", str(tmp_path), "--json").stdout)
     assert [found["check"] for found in one["data"]["checks"]] == ["gpu_order"]
-    assert cuttle("stack", "doctor", "no-such-check", "--root", str(tmp_path)).returncode == 1
+    assert cuttle("stack", "doctor", "no-such-check", "--root", str(tmp_path)).returncode == 2
     assert "gpu_order" in cuttle("stack", "doctor", "--list-checks").stdout

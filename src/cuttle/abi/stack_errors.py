@@ -52,7 +52,7 @@ STACK_ERRORS: tuple[tuple[str, str, str, str], ...] = (
     # -- probe
     ("STK-1001", "no such capability test", "There is no capability test or group of this name.", "`cuttle stack probe --list` names them."),
     ("STK-1002", "test cannot be started", "The Python that is to run the tests cannot be started.", "--python takes the path of an interpreter."),
-    ("STK-1003", "capability missing", "Some capability tests gave wrong answers, crashed or did not end.", "`cuttle stack probe NAME -v` runs one; `cuttle stack doctor` looks at the machine."),
+    ("STK-1003", "capability missing", "Some capability tests gave wrong answers, crashed or did not end.", "The hint says how to run one of them alone; `cuttle stack doctor` looks at the machine."),
     # -- bench
     ("STK-1101", "unreadable configuration", "A configuration is ENGINE[:DEVICE][,NAME=VALUE]...", "For example: --a cuttle:cpu --b cuttle:cpu,CUTTLE_FAST_MATH=1"),
     ("STK-1102", "no such workload", "There is no workload of this name.", "`cuttle stack bench --list` names them; a command of your own stands behind --."),

@@ -8,7 +8,7 @@ import click
 
 from cuttle.cli.checks import CRASH, FAILURE, OK, WARNING, Context, Finding, all_checks, run_check
 from cuttle.cli.command_line import verb
-from cuttle.cli.render import Style, marks, paint
+from cuttle.cli.render import Style, count_text, marks, paint
 from cuttle.cli.result import FINDINGS, Block, Problem, Result, Table, Text
 from cuttle.errors import CuttleError, visible
 
@@ -31,14 +31,10 @@ def summary(findings: dict[str, Finding], ready: str) -> str:
     """`ready`: what is said if nothing was found; empty where only some checks ran."""
     counts = {mark: sum(finding.mark == mark for finding in findings.values()) for mark in COLORS}
     if counts[FAILURE] + counts[CRASH] + counts[WARNING] == 0:
-        return f"{number_text(len(findings))}, nothing found{': ' * bool(ready)}{ready}."
+        return f"{count_text(len(findings), 'check')}, nothing found{': ' * bool(ready)}{ready}."
     names = ((FAILURE, "failure"), (WARNING, "warning"), (CRASH, "crashed check"))
     parts = [f"{counts[mark]} {name}{'s' if counts[mark] > 1 else ''}" for mark, name in names if counts[mark]]
-    return f"{number_text(len(findings))}: {', '.join(parts)}."
-
-
-def number_text(checks: int) -> str:
-    return f"{checks} check{'s' if checks != 1 else ''}"
+    return f"{count_text(len(findings), 'check')}: {', '.join(parts)}."
 
 
 @verb("doctor")

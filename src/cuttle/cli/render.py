@@ -119,6 +119,11 @@ def show_rich_table(table: Table) -> None:
     Console().print(view)
 
 
+def count_text(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
 def size_text(size_bytes: float) -> str:
     """A size in binary units: `3.2 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cuttle.cli.command_line import verb
-from cuttle.cli.render import Style, size_text
+from cuttle.cli.render import Style, count_text, size_text
 from cuttle.cli.result import FINDINGS, Block, Problem, Remark, Result, Table, Text, failure
 from cuttle.errors import CuttleError, visible
 from cuttle.ptx.scan import ScanFile, ScanReport, scan_path
@@ -60,7 +60,7 @@ def details(file: ScanFile, verbose: bool) -> list[str]:
 
 def blocks_of(report: ScanReport, verbose: bool) -> list[Block]:
     if not report.files:
-        return [Remark(f"no device code in {report.files_seen} file{'s' if report.files_seen != 1 else ''}")]
+        return [Remark(f"no device code in {count_text(report.files_seen, 'file')}")]
     root = Path(report.root)
     base = root if root.is_dir() else root.parent
     rows = []

@@ -13,7 +13,7 @@ from cuttle.cli.command_line import verb
 from cuttle.cli.devices import require_client
 from cuttle.cli.launch import DEVICES
 from cuttle.cli.progress import StepBar
-from cuttle.cli.render import Style
+from cuttle.cli.render import Style, count_text
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
 from cuttle.errors import CuttleError
 from cuttle.sweep.domains import DOMAINS, shard_of
@@ -130,11 +130,7 @@ def result_of(report: Report, domains: tuple[str, ...], path: Path) -> Result:
         blocks.append(Remark(f"cuttle: and {len(trouble) - SHOWN} more: --json has them all"))
     elements = sum(verdict.elements for verdict in report.verdicts)
     sums = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items() if number)
-    blocks.append(
-        Text(
-            f"{report.device}: {len(report.verdicts):,} form{'s' if len(report.verdicts) != 1 else ''}, {elements:,} results: {sums}"
-        )
-    )
+    blocks.append(Text(f"{report.device}: {count_text(len(report.verdicts), 'form')}, {elements:,} results: {sums}"))
     if report.known:
         blocks.append(Remark(f"cuttle: {report.known:,} verdicts were known from {path}"))
     if report.good:

@@ -20,7 +20,7 @@ from time import monotonic
 
 import msgspec
 
-from cuttle.errors import StackError, said_error
+from cuttle.errors import StackError, reason_in
 from cuttle.stack.compare import Comparison, compare
 from cuttle.stack.configurations import Configuration
 from cuttle.stack.ready import require_device
@@ -182,15 +182,6 @@ def run_trial(
             "STK-1105", f"{configuration.name}: {len(rows)} iterations; the first is dropped, so two are the least"
         )
     return rows
-
-
-def reason_in(told: str) -> str:
-    """What a process said on stderr as the end of a sentence: its error with a code, else its last line."""
-    said = said_error(told)
-    if said is not None:
-        return f": {said.message} ({said.code})"
-    lines = told.strip().splitlines()
-    return f": {lines[-1]}" if lines else ""
 
 
 def read_line(line: bytes, configuration: Configuration) -> dict[str, float]:

@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 
+from cuttle.abi import knobs
 from cuttle.errors import StackError
 
 ENGINES = ("cuttle", "zluda", "system")
@@ -37,6 +38,16 @@ class Configuration:
         return {**os.environ, **dict(self.variables)}
 
 
+def require_device_name(name: str) -> None:
+    """Raises StackError STK-1101 for a name that is no device of the engine cuttle."""
+    try:
+        knobs.DEVICE.choice({knobs.DEVICE.name: name})
+    except knobs.KnobError:
+        raise StackError(
+            "STK-1101", f"there is no device {name}", hint=f"Devices: {', '.join(knobs.DEVICE.choices)}."
+        ) from None
+
+
 def parse_configuration(text: str) -> Configuration:
     """`ENGINE[:DEVICE][,NAME=VALUE]...`; raises STK-1101."""
     head, *settings = text.split(",")
@@ -45,6 +56,8 @@ def parse_configuration(text: str) -> Configuration:
         raise StackError("STK-1101", f"there is no engine {engine!r} (engines: {', '.join(ENGINES)})")
     if colon and (engine != "cuttle" or not device):
         raise StackError("STK-1101", f"{head}: a device can be named for the engine cuttle only: cuttle:cpu")
+    if device:
+        require_device_name(device)
     variables = []
     for setting in settings:
         name, equals, value = setting.partition("=")

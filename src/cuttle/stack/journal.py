@@ -90,6 +90,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        error.filename = None  # of the temporary file, which says nothing to a user
         raise write_error(error, path) from None
 
 

@@ -182,7 +182,7 @@ def pin(
         try:
             digest, size = hash_file(path)
         except OSError as error:
-            raise StackError("STK-0106", f"{path}: {error.strerror}") from None
+            raise StackError("STK-0106", f"{path}: {error.strerror}", hint="Check the path.") from None
         if size == 0:
             raise StackError("STK-0106", f"{path} is empty")
         # A file of another name is another file: the old addresses do not hold it.

@@ -15,7 +15,7 @@ from time import monotonic
 import msgspec
 
 import cuttle
-from cuttle.errors import StackError
+from cuttle.errors import StackError, reason_in
 from cuttle.stack.configurations import Configuration
 from cuttle.stack.probes.rows import PROBES, ProbeRow
 
@@ -148,8 +148,7 @@ def read_result(out: bytes, errors: bytes, exit_code: int) -> tuple[str, str]:
             except (ValueError, KeyError, TypeError):
                 pass
             return "crashed", "the test printed a damaged result"
-    lines = errors.decode(errors="replace").strip().splitlines()
-    last = f": {printable(lines[-1])}" if lines else ""
+    last = printable(reason_in(errors.decode(errors="replace")))
     if exit_code < 0:
         return "crashed", f"ended by signal {-exit_code}{last}"
     return "crashed", f"ended with {exit_code} before it had a result{last}"

@@ -90,6 +90,12 @@ def command(
     if bad:
         shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
         problems.append(
-            Problem.of(StackError("STK-1003", f"{len(bad)} of {len(findings)} tests did not pass: {shown}"))
+            Problem.of(
+                StackError(
+                    "STK-1003",
+                    f"{len(bad)} of {len(findings)} tests did not pass: {shown}",
+                    hint=f"`cuttle stack probe {bad[0]} --engine {engine}` runs one; `cuttle stack doctor` looks at the machine.",
+                )
+            )
         )
     return Result("stack probe", msgspec.to_builtins(report), blocks, problems, FINDINGS if bad else OK)

@@ -38,7 +38,10 @@ def command(style: Style, root_path: Path | None, as_bundle: bool, output: Path 
         path = output or bundle_name(Path.cwd())
         if path.exists():
             raise StackError("STK-0406", f"{path} exists", hint="Choose another name with --output.")
-        write_atomically(path, bundle(facts, identity))
+        try:
+            write_atomically(path, bundle(facts, identity))
+        except StackError as error:
+            raise StackError(error.code, error.message, hint="Choose another place with --output.") from None
         data["bundle"] = path.name
         blocks = [Remark(f"wrote {path}; look at it before you send it")]
     return Result("stack report", data, blocks)

@@ -12,6 +12,7 @@ from cuttle.cli.result import Problem
 from cuttle.cli.stack import engine_option, root_option
 from cuttle.cli.stack.engines import engine_in_place, user_variables
 from cuttle.errors import CuttleError, StackError
+from cuttle.stack.configurations import require_device_name
 from cuttle.stack.engine import LAUNCHER, configuration, insisting_variables, run_variables
 from cuttle.stack.install import default_root
 from cuttle.stack.journal import Root
@@ -65,6 +66,7 @@ def command(
                 raise StackError(
                     "STK-0603", f"the engine {chosen.name} has no choice of devices; --device is for cuttle"
                 )
+            require_device_name(device)
             added["CUTTLE_DEVICE"] = device
         if insist:
             added = {**added, **insisting_variables(chosen, variables)}

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from cuttle.cli.command_line import verb
-from cuttle.cli.render import Style
+from cuttle.cli.render import Style, count_text
 from cuttle.cli.result import Block, Remark, Result, Text
 from cuttle.cli.stack import engine_option, root_option
 from cuttle.cli.stack.engines import engine_in_place, user_variables
@@ -36,7 +36,7 @@ def command(style: Style, program: Path, engine: str | None, root_path: Path | N
     chosen = engine_in_place(engine, root, user_variables(), build=True, program=program)
     result = stage(folder_of(program), chosen.name, chosen.version, chosen.files())
     blocks: list[Block] = [Text("\n".join(result.placed))] if result.placed else []
-    done = f"placed {len(result.placed)} files" if result.placed else "everything was in place"
+    done = f"placed {count_text(len(result.placed), 'file')}" if result.placed else "everything was in place"
     blocks.append(Remark(f"{done} of {result.engine} {result.version} in {result.folder}"))
     if result.kept and result.placed:
         blocks.append(Remark(f"there already, and not Cuttle's to remove: {', '.join(result.kept)}"))

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from cuttle.cli.command_line import verb
-from cuttle.cli.render import Style
+from cuttle.cli.render import Style, count_text
 from cuttle.cli.result import FINDINGS, Problem, Remark, Result
 from cuttle.cli.stack.stage import folder_of
 from cuttle.stack.stage import unstage
@@ -26,5 +26,7 @@ def command(style: Style, program: Path) -> Result:
         Problem("STK-0504", f"{name} was changed since it was staged; it stays", where=result.folder)
         for name in result.kept
     ]
-    line = Remark(f"removed {len(result.removed)} files of {result.engine} {result.version} from {result.folder}")
+    line = Remark(
+        f"removed {count_text(len(result.removed), 'file')} of {result.engine} {result.version} from {result.folder}"
+    )
     return Result("stack unstage", msgspec.to_builtins(result), [line], problems, FINDINGS if problems else 0)
