@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 import zlib
@@ -176,3 +177,17 @@ def test_the_demo_draws_a_picture(cuttle, tmp_path: Path) -> None:
     rows = zlib.decompress(data[at + 4 : at + 4 + int.from_bytes(data[at - 4 : at], "big")])
     assert len(rows) == 240 * (1 + 320 * 3)
     assert len(set(rows)) > 100  # a picture, not a plain area
+
+
+@pytest.mark.device
+def test_the_stand_in_writes_where_it_can(cuttle, tmp_path: Path) -> None:
+    file = tmp_path / "smi.txt"
+    assert cuttle("run", "--", "nvidia-smi", "-L", "-f", str(file)).returncode == 0 and file.read_text().startswith(
+        "GPU 0: "
+    )
+    for arguments in (("-f", "/nowhere/x"), ("-f", "/dev/full")):
+        done = cuttle("run", "--", "nvidia-smi", "-L", *arguments)
+        assert done.returncode == 1 and done.stderr.startswith(f"error[CLI-0602]: {arguments[1]}: ")
+    script = f"{sys.executable} -m cuttle run -- nvidia-smi -L > /dev/full"
+    full = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, text=True, check=False)
+    assert full.returncode == 1 and full.stderr.startswith("error[CLI-0602]: standard output: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,13 @@ def test_every_verb_has_help_and_the_common_options(cuttle, name: str) -> None:
     assert done.returncode == 0
     if name not in ("cache", "stack"):
         assert all(option in done.stdout for option in ("--json", "--quiet", "--verbose", "--color"))
+
+
+def test_help_breaks_no_path(cuttle) -> None:
+    """Somebody will copy it."""
+    for name in VERBS:
+        text = cuttle(name, "--help").stdout
+        assert not re.search(r"[a-z/]-\n", text) and "--help" in text
 
 
 def test_wrong_usage_is_exit_code_2(cuttle) -> None:

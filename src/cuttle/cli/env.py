@@ -82,11 +82,11 @@ def variables(prefer_ours: bool = False) -> dict[str, str]:
 
 @verb("env")
 @click.option("--format", "form", type=click.Choice([*FORMATS, "json"]), help="Syntax (default: that of $SHELL).")
-@click.option("--prefer-ours", is_flag=True, help="Also preload Cuttle's library (see docs/how-to/environment.md).")
+@click.option("--prefer-ours", is_flag=True, help="Preload Cuttle's library, too, as `cuttle run --prefer-ours` does.")
 def command(style: Style, form: str | None, prefer_ours: bool) -> Result:
     """Print the variables that `cuttle run` sets.
 
-    In a shell: eval "$(cuttle env)". Dockerfile and CI recipes are in docs/how-to/environment.md.
+    In a shell: eval "$(cuttle env)". For Dockerfile and CI there are recipes: docs/how-to/environment.md.
     """
     problem = environment.platform_problem()
     if problem:

@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -260,11 +261,28 @@ def main(arguments: list[str]) -> int:
     except CuttleError as error:
         sys.stderr.write(error.render() + "\n")
         return 9  # nvidia-smi's code for "driver is not loaded"
-    if options.filename:
-        with open(options.filename, "w", encoding="utf-8") as file:
-            file.write(text)
-    else:
-        sys.stdout.write(text)
+    return write(text, options.filename)
+
+
+def write(text: str, path: str | None) -> int:
+    """To a file, or to stdout if none is named; returns the exit code."""
+    try:
+        if path:
+            Path(path).write_text(text, encoding="utf-8")
+        elif sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # nothing may be flushed into the closed pipe at exit
+        return 141
+    except OSError as error:
+        if not path:
+            sys.stdout = None
+        problem = CuttleError(
+            "CLI-0602", f"{path or 'standard output'}: {error.strerror}", hint="-f FILENAME names a file."
+        )
+        sys.stderr.write(problem.render() + "\n")
+        return 1
     return 0
 
 
