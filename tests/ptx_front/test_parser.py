@@ -249,6 +249,34 @@ def test_initialisers() -> None:
     assert variables["shared_with_host"].managed
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (".global .attribute(.managed) .u32 x;", ""),
+        (".global .attribute( .managed , .unified(0x1, 2) ) .u32 x;", ""),
+        (".func .attribute(.unified(1,2)) f() { ret; }", ""),
+        (".global .attribute(.managedfoo) .u32 x;", "PTX-0103"),
+        (".global .attribute(.foo) .u32 x;", "PTX-0103"),
+        (".global .attribute() .u32 x;", "PTX-0103"),
+        (".global .attribute(.managed .unified(1,2)) .u32 x;", "PTX-0103"),
+        (".global .attribute(.unified(-1,2)) .u32 x;", "PTX-0103"),
+        (".global .attribute(.unified(1)) .u32 x;", "PTX-0103"),
+        (".shared .attribute(.managed) .u32 x;", "PTX-0101"),
+        (".const .attribute(.managed) .u32 x;", "PTX-0101"),
+        (".func f() .attribute(.managed) { ret; }", "PTX-0101"),
+    ],
+)
+def test_attributes(text: str, code: str) -> None:
+    """As ptxas 13.0 takes and refuses them (`.unified` it only takes for linking later)."""
+    if not code:
+        module = parse_module(HEAD + text)
+        assert module.functions or module.variables["x"].managed
+        return
+    with pytest.raises(PtxError) as caught:
+        parse_module(HEAD + text)
+    assert caught.value.code == code
+
+
 def test_large_flat_initialiser() -> None:
     values = [n % 251 for n in range(100_000)]
     text = f"{HEAD}.global .b8 big[100004] = {{{', '.join(map(str, values))}}};"

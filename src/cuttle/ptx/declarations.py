@@ -6,6 +6,7 @@ dimensions; alignment is `.align` or the natural one (a vector's is its whole si
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ _INTEGER_DIRECTIVES = frozenset(
     """.maxntid .reqntid .maxnreg .minnctapersm .maxnctapersm .maxclusterrank .reqnctapercluster
     .abi_preserve .abi_preserve_control""".split()
 )
+# PTX ISA 5.4.8: `.managed`, and `.unified(uuid1, uuid2)`, two halves of a UUID.
+_NUMBER = r"\s*(?:0[xX][0-9a-fA-F]+|[0-9]+)U?\s*"
+_ATTRIBUTE = rf"\s*\.(?:managed|unified\s*\({_NUMBER},{_NUMBER}\))\s*"
+_ATTRIBUTES = re.compile(f"{_ATTRIBUTE}(?:,{_ATTRIBUTE})*")
 _FLAG_DIRECTIVES = frozenset({".noreturn", ".explicitcluster", ".blocksareclusters"})
 
 MAX_VARIABLE_BYTES = 1 << 40
@@ -67,15 +72,23 @@ def read_qualifiers(tokens: Tokens, declarator: Declarator) -> None:
             tokens.advance()
             _skip_pointer_attributes(tokens)
         elif text == ".attribute":
-            tokens.advance()
-            start, stop = tokens.bracketed("(", ")")
-            declarator.managed |= ".managed" in tokens.source.text[start:stop]
+            declarator.managed |= ".managed" in read_attributes(tokens)
         elif text in LINKAGES or text in SPACES:
             raise tokens.unexpected("a type")
         else:
             raise tokens.error("PTX-0107", f"unknown type `{text}`")
     if not declarator.type:
         raise tokens.unexpected("a type")
+
+
+def read_attributes(tokens: Tokens) -> list[str]:
+    """The names in `.attribute(.managed, .unified(1, 2))`; the cursor stands on `.attribute`. What is unknown is refused: it may matter."""
+    tokens.advance()
+    start, stop = tokens.bracketed("(", ")")
+    text = tokens.source.text[start:stop]
+    if not _ATTRIBUTES.fullmatch(text):
+        raise tokens.error("PTX-0103", f"unknown attribute in `.attribute({' '.join(text.split())})`", offset=start)
+    return re.findall(r"\.[a-z]+", text)
 
 
 def _skip_pointer_attributes(tokens: Tokens) -> None:
@@ -133,6 +146,8 @@ def read_variables(tokens: Tokens, space: str, linkage: str, constants: Mapping[
     if tokens.token.text == "[" and space == "const":
         tokens.bracketed("[", "]")  # a constant bank number (PTX 2.x); there is only one bank since
     read_qualifiers(tokens, declarator)
+    if declarator.managed and space != "global":
+        raise tokens.error("PTX-0101", f"a variable in .{space} cannot be .managed")
     variables: list[Variable] = []
     while True:
         variables.append(_read_declarator(tokens, declarator, space, linkage, constants))
@@ -239,8 +254,8 @@ def _read_directives(tokens: Tokens, directives: dict[str, tuple[int, ...]]) -> 
             tokens.advance()
             directives[text[1:]] = ()
         elif text == ".attribute":
-            tokens.advance()
-            tokens.bracketed("(", ")")
+            if ".managed" in read_attributes(tokens):
+                raise tokens.error("PTX-0101", "a function cannot be .managed")
         elif text == ".pragma":
             skip_pragma(tokens)
         else:
