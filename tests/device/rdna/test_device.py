@@ -9,9 +9,9 @@ from struct import pack, unpack
 
 import pytest
 
-from cuttle.device.base import DeviceLost
 from cuttle.device.device_output import format_text
 from cuttle.device.rdna.device import RdnaDevice
+from cuttle.errors import DeviceError
 from cuttle.lower.amdgpu.compile_kernel import compile_kernel
 from cuttle.lower.amdgpu.options import AmdgpuOptions
 from cuttle.lower.cpu.image_file import pack_image
@@ -87,12 +87,13 @@ def test_illegal_address_names_the_kernel(machine: Machine, tmp_path: Path, targ
     assert fault.result == 700 and "kernel add" in fault.text and "global_load" in fault.text
 
 
-def test_without_numpy_the_device_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import cuttle.device.rdna.device as module
+def test_without_numpy_there_is_no_device(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    from cuttle.device import needs_numpy
+    from cuttle.device.rdna.device import choose
 
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(DeviceLost, match=r"pip install 'cuttle\[rdna\]'"):
-        Machine(device_class=RdnaDevice)
+    monkeypatch.setattr(needs_numpy, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match="DEV-0108"):
+        choose(target)
 
 
 def test_trap(machine: Machine, tmp_path: Path, target: str) -> None:
