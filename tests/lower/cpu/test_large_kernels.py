@@ -97,3 +97,30 @@ def test_processors_without_scatters_get_a_loop() -> None:
         plan = plan_kernel(module, "k", CompileOptions(block_shape=(32, 1, 1)), Target(avx512))
         text = llvm_text(plan, CodeOptions())
         assert ("@cuttle.scatter.v32i32" in text) == helpers and ("@cuttle.gather.v32i32" in text) == helpers
+
+
+def waiting_kernel(rounds: int) -> str:
+    """Waits `rounds` times for all threads, as `cuda::barrier` does."""
+    wait = """
+      mbarrier.arrive.shared.b64 %d{n}, [object]; mov.u32 %r{n}, 0;
+    again{n}: mbarrier.test_wait.shared.b64 %p1, [object], %d{n}; @%p1 bra done{n};
+      add.u32 %r{n}, %r{n}, 1; setp.lt.u32 %p2, %r{n}, 16; @%p2 bra again{n}; nanosleep.u32 20; bra again{n};
+    done{n}: add.u32 %r40, %r40, %r{n};"""
+    return entry(f"""
+      .shared .align 8 .b64 object;
+      mov.u32 %r40, 0; setp.ne.u32 %p3, %t, 0; @%p3 bra ready; mbarrier.init.shared.b64 [object], %nx;
+    ready: bar.sync 0; {"".join(wait.format(n=n) for n in range(1, rounds + 1))}
+      setp.ge.u32 %p1, %r40, 0; selp.u32 %r1, 1, 0, %p1; st.global.u32 [%wide], %r1; ret;""")
+
+
+def test_waiting_loops_make_text_in_proportion() -> None:
+    """Each is a resume point; a copy of the kernel for each made 13 MB of 200 instructions."""
+    sizes = []
+    for rounds in (8, 16):
+        plan = plan_kernel(
+            parse_module(HEADER + waiting_kernel(rounds)), "k", CompileOptions(block_shape=SHAPE), Target(True)
+        )
+        assert plan.kernel.lanes_part
+        sizes.append(len(llvm_text(plan, CodeOptions())))
+    assert sizes[1] < 3 * sizes[0] < 6_000_000
+    check(waiting_kernel(4), (64, 1, 1), [np.zeros(64, np.uint32)], [np.ones(64, np.uint32)], ways=WAYS)

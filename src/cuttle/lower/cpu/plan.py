@@ -32,6 +32,7 @@ from cuttle.ptx.ir import Module, Symbol
 
 FULL, MASKED = "F", "M"
 UNIFIED_FROM = 6000
+UNIFIED_FROM_PARTED = 200
 PHI_BUDGET = 12_000
 GATE_STATE = ("alive", "released")
 """What a warp with gates (see `gates.py`) keeps at its stops: lanes that have not exited; lanes whose wait is over."""
@@ -383,9 +384,12 @@ class KernelPlan:
 
     @property
     def unified(self) -> bool:
-        """One function with all resume points instead of one for each: for kernels that would grow too large."""
+        """One function with all resume points instead of one for each: for kernels that would grow too large.
+
+        Where lanes part, a resume point leads nearly everywhere: one function each would repeat the whole kernel, masked.
+        """
         nodes = sum(len(block.nodes) for block in self.graph.blocks)
-        return len(self.stops) * nodes > UNIFIED_FROM
+        return len(self.stops) * nodes > (UNIFIED_FROM_PARTED if self.lanes_part else UNIFIED_FROM)
 
     # -- the scan ----------------------------------------------------------------------------------------------------
 
