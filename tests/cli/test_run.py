@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuttle.abi.knobs import KNOBS
+from cuttle.abi.knobs import DEVICE, KNOBS
 from cuttle.cli import environment, launch, program_kind
 from cuttle.client import build
 
@@ -246,3 +246,7 @@ def test_other_platforms_are_refused(monkeypatch: pytest.MonkeyPatch, capsys, pl
 def test_every_option_sets_a_knob_that_exists() -> None:
     flags = {name for name in launch.FLAGS.values() if name.startswith("CUTTLE_")}
     assert {*launch.KNOB_OPTIONS.values(), *flags} <= {knob.name for knob in KNOBS}
+
+
+def test_the_help_page_names_every_device() -> None:
+    assert all(name in launch.HELP for name in DEVICE.choices)

@@ -251,7 +251,7 @@ def test_unknown_fields_are_wrong_usage(cuttle) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("doctor", "nosuch"), ("selftest", "--device", "nosuch"), ("sweep", "--device", "nosuch"), ("sweep", "--shard", "4/3"),
+        ("doctor", "nosuch"), ("selftest", "--device", "nosuch"), ("sweep", "--device", "nosuch"), ("sweep", "--device", "rdna:gfx906"), ("sweep", "--shard", "4/3"),
         ("sweep", "--form", "("), ("stack", "bench", "nosuch"), ("stack", "bench", "--a", "nosuch"), ("stack", "probe", "nosuch"),
         ("stack", "check", "nosuch"), ("stack", "doctor", "nosuch"),
     ],

@@ -52,7 +52,7 @@ def command(style: Style, output: Path, size: str, samples: int, angle: float) -
     width, height = extents(size)
     prepare(output)
     require_client()
-    if not style.quiet:
+    if not style.quiet and not style.json:
         sys.stderr.write(f"cuttle: drawing {width} x {height} pixels with {samples * samples} rays each ...\n")
     program = [sys.executable, str(HERE / "demo_program.py"), str(HERE / "julia.ptx"), str(output)]
     shape = [str(width), str(height), str(samples), str(angle)]

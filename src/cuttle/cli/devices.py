@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cuttle.abi.knobs import DEVICE, KnobError
 from cuttle.cli import environment, probe
 from cuttle.errors import CuttleError, said_error
 
@@ -16,6 +17,16 @@ def client_environment(**knobs: str) -> dict[str, str]:
     """The environment of a program under `cuttle run`."""
     values = {**os.environ, **knobs}
     return {**values, **environment.client_variables(values)}
+
+
+def require_device_name(name: str, *more: str) -> None:
+    """Raises CLI-0104 for a name that is neither a device of `cuttle run` nor one of `more`."""
+    try:
+        if name not in more:
+            DEVICE.choice({DEVICE.name: name})
+    except KnobError:
+        hint = f"Devices: {', '.join((*DEVICE.choices, *more))}."
+        raise CuttleError("CLI-0104", f"there is no device {name}", hint=hint) from None
 
 
 def require_client() -> None:

@@ -14,8 +14,6 @@ from cuttle.cli import environment, program_kind
 
 FAILED, NOT_RUNNABLE, NOT_FOUND = 125, 126, 127
 
-DEVICES = ("cpu", "hip", "hip:N", "rdna:gfx1100", "rdna:gfx1200")
-
 FLAGS = {"--prefer-ours": "prefer-ours", "--trace": "CUTTLE_TRACE"}
 
 # Option → knob.
@@ -123,16 +121,25 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
                 raise Refusal(FAILED, "CLI-0102", f"{name} needs a value", "`cuttle run --help` lists the options.")
             value = arguments[position]
             position += 1
-        if name != "--device":
-            settings[KNOB_OPTIONS[name]] = checked(name, value)
-        elif value not in DEVICES and not (value.startswith("hip:") and value[4:].isascii() and value[4:].isdigit()):
-            raise Refusal(FAILED, "CLI-0104", f"there is no device {value}", f"Devices: {', '.join(DEVICES)}.")
+        if name == "--device":
+            settings["CUTTLE_DEVICE"] = checked_device(value)
         else:
-            settings["CUTTLE_DEVICE"] = value
+            settings[KNOB_OPTIONS[name]] = checked(name, value)
     command = arguments[position:]
     if not command:
         raise Refusal(FAILED, "CLI-0103", "no program was named", "Try `cuttle run -- ./program`, or `cuttle demo`.")
     return settings, command
+
+
+def checked_device(name: str) -> str:
+    from cuttle.abi.knobs import DEVICE, KnobError
+
+    try:
+        return DEVICE.choice({DEVICE.name: name})
+    except KnobError:
+        raise Refusal(
+            FAILED, "CLI-0104", f"there is no device {name}", f"Devices: {', '.join(DEVICE.choices)}."
+        ) from None
 
 
 def checked(option: str, value: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from cuttle.abi.knobs import DEVICE
 from cuttle.cli.command_line import verb
-from cuttle.cli.devices import client_environment, devices
-from cuttle.cli.launch import DEVICES
+from cuttle.cli.devices import client_environment, devices, require_device_name
 from cuttle.cli.progress import StepBar
 from cuttle.cli.render import Style
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
@@ -22,7 +22,7 @@ SHOWN = 40
 
 
 @verb("selftest")
-@click.option("--device", default="cpu", metavar="NAME", help=f"Device of `cuttle run`: {', '.join(DEVICES)}.")
+@click.option("--device", default="cpu", metavar="NAME", help=f"Device of `cuttle run`: {', '.join(DEVICE.choices)}.")
 @click.option("--quick", is_flag=True, help="A selection of the tests; proves less.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="Only this part (default: all).")
 @click.option(
@@ -35,9 +35,7 @@ def command(style: Style, device: str, quick: bool, parts: tuple[str, ...], outp
     Programs, PTX files and instruction forms with results recorded on an NVIDIA H200; nothing else needs to be installed. The report names the
     GPU, the versions and the results, and nobody. Exit code 1 if a test failed; what is refused says so itself and is no failure.
     """
-    known = device in DEVICES and not device.endswith(":N")
-    if not known and not (device.startswith("hip:") and device[4:].isascii() and device[4:].isdigit()):
-        raise CuttleError("CLI-0104", f"there is no device {device}", hint=f"Devices: {', '.join(DEVICES)}.")
+    require_device_name(device)
     about = describe(device)
     devices(CUTTLE_DEVICE=device)  # one error now, instead of one with each test
     prepare(output)

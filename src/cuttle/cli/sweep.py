@@ -9,13 +9,12 @@ from pathlib import Path
 import click
 import platformdirs
 
+from cuttle.abi.knobs import DEVICE
 from cuttle.cli.command_line import verb
-from cuttle.cli.devices import require_client
-from cuttle.cli.launch import DEVICES
+from cuttle.cli.devices import require_client, require_device_name
 from cuttle.cli.progress import StepBar
 from cuttle.cli.render import Style, count_text
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
-from cuttle.errors import CuttleError
 from cuttle.sweep.domains import DOMAINS, shard_of
 from cuttle.sweep.golden import FOLDER
 from cuttle.sweep.run import Choice, Report, sweep
@@ -55,7 +54,7 @@ def trouble_table(verdicts: Sequence[Verdict]) -> Table:
     "--device",
     default="cpu",
     metavar="NAME",
-    help=f"Device of `cuttle run` ({', '.join(DEVICES)}), or `{SYSTEM}`: whatever libcuda.so.1 the machine has.",
+    help=f"Device of `cuttle run` ({', '.join(DEVICE.choices)}), or `{SYSTEM}`: whatever libcuda.so.1 the machine has.",
 )
 @click.option(
     "--domain", "domains", multiple=True, type=click.Choice([*DOMAINS, "all"]), help="Values (default: golden)."
@@ -94,8 +93,7 @@ def command(
 
     Exit code 1 if a form gives something else than its row promises. What is refused says so itself and is no failure.
     """
-    if device != SYSTEM and device.partition(":")[0] not in {name.partition(":")[0] for name in DEVICES}:
-        raise CuttleError("CLI-0104", f"there is no device {device}", hint=f"Devices: {', '.join(DEVICES)}, {SYSTEM}.")
+    require_device_name(device, SYSTEM)
     asked = tuple(dict.fromkeys([*domains, *(["exhaustive"] if exhaustive else [])])) or ("golden",)
     if "all" in asked:
         asked = DOMAINS
