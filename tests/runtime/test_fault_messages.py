@@ -70,6 +70,23 @@ PTX = (
     st.shared.u32 [%r1], %r1;
     ret;
 }
+.func (.reg .b32 result) endless(.reg .b32 depth, .reg .b64 at)
+{
+    .reg .b32 %r<3>;
+    add.u32 %r1, depth, 1;
+    call.uni (%r2), endless, (%r1, at);
+    st.global.u32 [at], %r2;
+    mad.lo.u32 result, %r2, 3, depth;
+    ret;
+}
+.visible .entry deep(.param .u64 from, .param .u64 to)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %rd1, [to];
+    call.uni (%r1), endless, (0, %rd1);
+    ret;
+}
 """
 )
 
@@ -119,6 +136,12 @@ def test_a_trap_names_its_thread(start: FakeClient) -> None:
 def test_shared_memory_is_not_looked_for_among_allocations(start: FakeClient) -> None:
     text = fault(start, "shared_store", 0x7000_0000, 0)
     assert "kernels.cu:30," in text and "hint: Shared memory of a block ends" in text and "allocation" not in text
+
+
+def test_endless_recursion_is_a_stack_overflow(start: FakeClient) -> None:
+    """Also with functions that keep next to nothing: what their caller writes for them must not be what faults."""
+    text = fault(start, "deep", 0, start.allocate(4096))
+    assert text.startswith("stack overflow: kernel deep, block [0,0,0], thread [") and "PTX line" in text, text
 
 
 def test_without_loc_the_message_says_how_to_get_it(start: FakeClient) -> None:

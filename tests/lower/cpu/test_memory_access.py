@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cuttle.errors import PtxError
+from cuttle.lower.cpu.compile_kernel import compile_kernel
 from cuttle.lower.cpu.options import CompileOptions
-from tests.lower.cpu.kernels import WAYS, Array, Block, Fault, Way, check, entry, run, run_or_fault, threads
+from cuttle.ptx.parser import parse_module
+from tests.lower.cpu.kernels import HEADER, WAYS, Array, Block, Fault, Way, check, entry, run, run_or_fault, threads
 
 U32 = np.uint32
 SHAPES: list[Block] = [
@@ -270,3 +273,15 @@ def test_lanes_that_store_to_one_place(kind: str, words: int, space: str) -> Non
             for way in FEW:
                 arrays, _ = run(text, (32, 1, 1), [np.zeros(128, U32), slots.astype(U32), mask, fixed], way)
                 assert {slot: int(arrays[0][slot * 4]) for slot in expected} == expected, (mask, fixed, slots, way.name)
+
+
+@pytest.mark.parametrize(
+    "space,size", [("shared", 4 << 30), ("shared", 300_000), ("local", 1 << 40), ("local", 600_000)]
+)
+def test_variables_that_no_gpu_has_room_for_are_refused(space: str, size: int) -> None:
+    text = entry(f"""
+      .{space} .align 4 .b8 much[{size}]; mov.u64 %d1, much; add.u64 %d1, %d1, %wide; sub.u64 %d1, %d1, %out;
+      st.{space}.u32 [%d1], %t; ld.{space}.u32 %r1, [%d1]; st.global.u32 [%wide], %r1; ret;""")
+    with pytest.raises(PtxError) as error:
+        compile_kernel(parse_module(HEADER + text), "k", CompileOptions(optimization=0, block_shape=(32, 1, 1)))
+    assert error.value.code == "PTX-0301" and f"{space} variables" in error.value.message

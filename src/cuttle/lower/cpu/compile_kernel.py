@@ -56,11 +56,16 @@ class CompiledImage:
 
 @dataclass(frozen=True, slots=True)
 class ImagePlan:
-    """The analysed kernel and the device functions it calls for real (recursive ones, function pointers)."""
+    """The analysed kernel and the device functions it calls for real (recursive ones, function pointers).
+
+    `called` are those that are called by name. `formal_bytes`: room for the largest parameters and results of a call, which
+    the caller writes before the callee can look whether there is room for itself.
+    """
 
     kernel: KernelPlan
     functions: dict[str, KernelPlan]
     called: frozenset[str]
+    formal_bytes: int
 
 
 def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Target) -> ImagePlan:
@@ -77,13 +82,15 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
     layout.local = own.local
     word, own_bytes = stack_place(graph, own.local_bytes)
     stride = options.stack_bytes if graphs or word >= 0 else own_bytes
-    if own_bytes > stride:
+    places = {name: formal_offsets(called.function) for name, called in graphs.items()}
+    most = max((size for _, size in places.values()), default=0)
+    if own_bytes + most > stride:
         stride = own_bytes + options.stack_bytes
     clusters = any(looks_at_clusters(each) for each in (graph, *graphs.values()))
     plan = KernelPlan(module, graph, options, target, True, layout, stride, handles, {}, own_bytes, clusters, word)
     functions = {}
     for name, called in graphs.items():
-        formals, formal_bytes = formal_offsets(called.function)
+        formals, formal_bytes = places[name]
         mine = lay_out(module, called)
         local = {variable: formal_bytes + offset for variable, offset in mine.local.items()}
         word, own_bytes = stack_place(called, formal_bytes + mine.local_bytes)
@@ -91,7 +98,7 @@ def plan_kernel(module: Module, kernel: str, options: CompileOptions, target: Ta
             module, called, options, target, False, replace(layout, local=local), stride, handles, formals,
             own_bytes, clusters, word,
         )  # fmt: skip
-    return ImagePlan(plan, functions, reached_by_name(graph, graphs))
+    return ImagePlan(plan, functions, reached_by_name(graph, graphs), most)
 
 
 def stack_place(graph: Graph, local_bytes: int) -> tuple[int, int]:
@@ -166,7 +173,7 @@ def kernel_text(plan: ImagePlan, code: CodeOptions) -> str:
     write_kernel(plan.kernel, text)
     for name, function in plan.functions.items():
         try:
-            write_function(function, function_symbol(name), text)
+            write_function(function, function_symbol(name), text, plan.formal_bytes)
         except PtxError:
             if name in plan.called:
                 raise

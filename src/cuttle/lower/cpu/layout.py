@@ -11,6 +11,8 @@ from cuttle.ptx.ir import TYPE_BITS, Module, Symbol, Variable
 
 LOCAL_ALIGN = 16
 DYNAMIC_ALIGN = 16
+MOST_SHARED_BYTES = 227 << 10  # what a block of any GPU up to sm_90 can have; ptxas takes 48 KiB of variables at most
+MOST_LOCAL_BYTES = 512 << 10  # of a thread (CUDA programming guide, technical specifications)
 
 
 @dataclass(slots=True)
@@ -92,6 +94,12 @@ def lay_out(module: Module, *graphs: Graph) -> MemoryLayout:
     result.local, end = _assign(local)
     result.local_align = max([LOCAL_ALIGN, *(variable.align for variable in local)])
     result.local_bytes = -(-end // result.local_align) * result.local_align
+    for what, size, most in (
+        ("shared variables", result.static_shared_bytes, MOST_SHARED_BYTES),
+        ("local variables", result.local_bytes, MOST_LOCAL_BYTES),
+    ):
+        if size > most:
+            raise PtxError("PTX-0301", f"the kernel has {size} bytes of {what}, more than the {most} that a GPU has")
     return result
 
 

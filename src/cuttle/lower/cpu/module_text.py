@@ -97,13 +97,17 @@ def region_call(plan: KernelPlan, number: int, first: str, last: str) -> str:
     return f"call i32 @region{name}(ptr %block, i32 {first}, i32 {last}, i32 {number}){NO_LINE}"
 
 
-def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
-    """A real device function: `void name(block, warp, lanes, i64 start of its local memory)`; see `calls.py`."""
+def write_function(plan: KernelPlan, name: str, module: ModuleText, formal_bytes: int) -> None:
+    """A real device function: `void name(block, warp, lanes, i64 start of its local memory)`; see `calls.py`.
+
+    It looks whether there is room for itself, and for the parameters (`formal_bytes`) of what it calls.
+    """
     region = RegionEmitter(plan, [None])
     BlockWriter(region).write()
     region.emitter.declare("@llvm.cttz.i32", "declare i32 @llvm.cttz.i32(i32, i1)")
     module.take(region)
-    limit = plan.layout_local_bytes - plan.own_local_bytes
+    limit = plan.layout_local_bytes - plan.own_local_bytes - formal_bytes
+    line = plan.graph.function.line
     lines = [
         f"define internal void @{name}(ptr noalias %block, i32 %warp, i32 %mask, i64 %local) #0 {{",
         "entry:",
@@ -120,7 +124,7 @@ def write_function(plan: KernelPlan, name: str, module: ModuleText) -> None:
         "  %overflow.lane = call i32 @llvm.cttz.i32(i32 %mask, i1 false)",
         f"  %overflow.first = mul i32 %warp, {LANES}",
         "  %overflow.thread = add i32 %overflow.first, %overflow.lane",
-        f"  call i64 %overflow.trap(ptr %block, i32 %overflow.thread, i64 {STACK_FAULT}, i64 0, i64 0, i64 0)",
+        f"  call i64 %overflow.trap(ptr %block, i32 %overflow.thread, i64 {STACK_FAULT}, i64 {line}, i64 0, i64 0)",
         "  unreachable",
         "begin:",
         *region.emitter.lines,
