@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from cuttle.lower.cpu.atomics import FLOAT, RMW, combine
 from cuttle.lower.emit import Value
+from cuttle.lower.ops.policy import policy
 
 if TYPE_CHECKING:
     from cuttle.lower.amdgpu.function import FunctionWriter
 
-NATIVE_FLOAT_ADDS = ("f32", "f64")
+CANONICAL_NAN = 0x7FFF_FFFF
 # Memory that other devices or the host see at fine grain has no native float atomics; ours is never that. Subnormals: PTX ISA 9.0,
 # 9.7.13.5, lets `atom.add.f32` on global memory flush them.
 NATIVE = ", !amdgpu.no.fine.grained.memory !0, !amdgpu.no.remote.memory !0, !amdgpu.ignore.denormal.mode !0"
@@ -25,27 +26,52 @@ class Atomics:
         self.emitter = writer.emitter
 
     def atomic(
-        self, operation: str, type_name: str, number: int, pointer: str, operands: Sequence[Value], order: str
-    ) -> Value:
-        """One atomic at a typed pointer; `order` is scope and ordering. Returns the old value."""
+        self, operation: str, type_name: str, number: int, pointer: str, operands: Sequence[Value], order: str,
+        *, unused: bool = False
+    ) -> Value:  # fmt: skip
+        """One atomic at a typed pointer; `order` is scope and ordering. Returns the old value, which nobody wants if `unused`."""
         e = self.emitter
         value = operands[0]
         align = value.bits // 8
         if operation == "cas":
             return self.compare_exchange(pointer, operands[0], operands[1], order)[0]
         is_float = type_name in FLOAT or type_name in ("f16x2", "bf16x2")
-        if is_float and not (operation == "add" and type_name in NATIVE_FLOAT_ADDS) and operation != "exch":
+        if operation == "add" and type_name == "f32" and (unused or not policy.exact_nan):
+            return self.native_add(pointer, value, order)
+        if is_float and operation != "exch":
             return self.update_loop(operation, type_name, pointer, value, order)
-        if is_float and operation == "add":
-            kind = FLOAT[type_name]
-            added = e.bitcast(value, kind)
-            old = e.emit(kind, 1, f"atomicrmw fadd {pointer}, {added.typed} {order}, align {align}{NATIVE}")
-            return e.bitcast(old, value.type)
         if operation in ("min", "max"):
             name = operation if type_name.startswith("s") else f"u{operation}"
         else:
             name = RMW[operation]
         return e.emit(value.type, 1, f"atomicrmw {name} {pointer}, {value.typed} {order}, align {align}")
+
+    def native_add(self, pointer: str, value: Value, order: str) -> Value:
+        """The GPU's own addition of floats. It leaves a NaN of another kind in memory than NVIDIA's, which is replaced: nobody sees
+        the difference who does not look between the two, and that is why old values that somebody wants come from a loop.
+        """
+        e, writer = self.emitter, self.writer
+        added = e.bitcast(value, "float")
+        before = e.emit("float", 1, f"atomicrmw fadd {pointer}, {added.typed} {order}, align 4{NATIVE}")
+        old = e.bitcast(before, value.type)
+        if not policy.exact_nan:
+            return old
+        total = e.binary("fadd", before, added)
+        look, fine = writer.fresh_label("nan"), writer.fresh_label("number")
+        e.line(f"br {e.fcmp('uno', total, total).typed}, label %{look}, label %{fine}")
+        writer.label(look)
+        scope = order.rpartition(" ")[0]
+        found = e.emit(value.type, 1, f"load atomic {value.type}, {pointer} {scope} monotonic, align 4")
+        number = e.bitcast(found, "float")
+        replace = writer.fresh_label("replace")
+        # Another lane may replace it first, or somebody store a number meanwhile: then there is nothing to do, or to do again.
+        wrong = e.and_(e.fcmp("uno", number, number), e.icmp("ne", found, e.const(value.type, CANONICAL_NAN)))
+        e.line(f"br {wrong.typed}, label %{replace}, label %{fine}")
+        writer.label(replace)
+        _, success = self.compare_exchange(pointer, found, e.const(value.type, CANONICAL_NAN), order)
+        e.line(f"br {success.typed}, label %{fine}, label %{look}")
+        writer.label(fine)
+        return old
 
     def compare_exchange(self, pointer: str, expected: Value, new: Value, order: str) -> tuple[Value, Value]:
         """The old value, and whether it was the expected one."""

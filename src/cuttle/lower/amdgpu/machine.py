@@ -100,7 +100,8 @@ class LaneMachine(WithoutClusters):
         if values[0].bits > 64:
             self.refuse("128-bit atomics", ATOMICS_128.code)
         order = f"{SCOPES['cta'] if number == 3 else SCOPES[scope]}{ORDERINGS[ordering]}"
-        return self.atomics.atomic(operation, type_name, number, pointer, values, order)
+        unused = not want_result or self.result_unused
+        return self.atomics.atomic(operation, type_name, number, pointer, values, order, unused=unused)
 
     def copy_bytes(
         self, to: str, destination: Any, origin: str, source: Any, size: Value, *, where: Value | None = None

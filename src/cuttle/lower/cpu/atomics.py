@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cuttle.lower.emit import Emitter, Value
-from cuttle.lower.ops.element_types import flush, narrow_bf16, widen_bf16
+from cuttle.lower.ops.element_types import GENERATED_NAN, first_nan, flush, narrow_bf16, widen_bf16
+from cuttle.lower.ops.policy import policy
 from cuttle.ptx.ir import TYPE_BITS
 
 RMW = {
@@ -61,17 +62,16 @@ def combine_floats(e: Emitter, operation: str, type_name: str, old: Value, opera
     if operation == "add_ftz":
         a, b = flush(e, a), flush(e, b)
     if operation.startswith("add"):
-        # Of two NaNs an x86 instruction returns its first operand.
-        total = e.binary("fadd", a, b) if operation == "add_old_nan" else e.binary("fadd", b, a)
+        total = e.binary("fadd", a, b)
         if type_name == "bf16":
             return narrow_bf16(e, total)
         if operation == "add_ftz":
             total = flush(e, total)
         if operation == "add_signaling":
-            kept = e.select(e.fcmp("uno", a, a), old, e.bitcast(total, bits))
+            kept = e.select(e.fcmp("uno", a, a), old, f64_bits(e, total, a, b, operation))
             return e.select(e.fcmp("uno", b, b), operand, kept)
         if type_name == "f64":
-            return e.bitcast(total, bits)
+            return f64_bits(e, total, a, b, operation)
         nan = e.const(bits, {16: 0x7FFF, 32: 0x7FFFFFFF}[old.bits])
         return e.select(e.fcmp("uno", total, total), nan, e.bitcast(total, bits))
     if type_name == "f16":
@@ -85,6 +85,14 @@ def combine_floats(e: Emitter, operation: str, type_name: str, old: Value, opera
         result = e.bitcast(best, bits)
     nan = e.const(bits, {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FF8000000000000}[old.bits])
     return e.select(e.and_(e.fcmp("uno", a, a), e.fcmp("uno", b, b)), nan, result)
+
+
+def f64_bits(e: Emitter, total: Value, old: Value, operand: Value, operation: str) -> Value:
+    """A sum whose NaN is that of an operand, or NVIDIA's own. (Processors have rules, too; but LLVM swaps operands as it likes.)"""
+    if policy.generate_nan:
+        total = e.select(e.fcmp("uno", total, total), e.bitcast(e.const("i64", GENERATED_NAN), "double"), total)
+    order = (old, operand) if operation == "add_old_nan" else (operand, old)
+    return e.bitcast(first_nan(e, total, *order), "i64")
 
 
 def packed(e: Emitter, operation: str, half: str, old: Value, operand: Value) -> Value:

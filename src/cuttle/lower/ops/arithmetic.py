@@ -23,6 +23,7 @@ from cuttle.lower.ops.element_types import (
     relu,
     saturate,
     scaled_up,
+    second_nan,
     widen,
     widen_bf16,
 )
@@ -57,10 +58,8 @@ def finish(emitter: Emitter, instruction: Instruction, value: Value, scaled: Val
 def _float_add(emitter: Emitter, instruction: Instruction, a: Value, b: Value) -> Value:
     mode = rounding(instruction)
     a, b = (flush_if(emitter, instruction.has("ftz"), value) for value in (a, b))
-    # b first: of two NaNs an x86 instruction returns its first operand, an NVIDIA one its second (seen in f64 only;
-    # LLVM keeps the order in practice, without a promise).
-    total = emitter.binary("fadd", b, a) if mode == "rn" else directed.add(emitter, b, a, mode)
-    return finish(emitter, instruction, total)
+    total = emitter.binary("fadd", a, b) if mode == "rn" else directed.add(emitter, a, b, mode)
+    return finish(emitter, instruction, second_nan(emitter, total, a, b))
 
 
 def _float_fma(emitter: Emitter, instruction: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -258,7 +257,8 @@ def _float_product(emitter: Emitter, instruction: Instruction, a: Value, b: Valu
     mode = rounding(instruction)
 
     def multiply(x: Value, y: Value) -> Value:
-        return emitter.binary("fmul", y, x) if mode == "rn" else directed.mul(emitter, y, x, mode)
+        product = emitter.binary("fmul", x, y) if mode == "rn" else directed.mul(emitter, x, y, mode)
+        return second_nan(emitter, product, x, y)
 
     if not instruction.has("ftz"):
         return finish(emitter, instruction, multiply(a, b))
@@ -341,16 +341,24 @@ def div(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
     if instruction.has("approx") or instruction.has("full"):
         inverse, a = approximate.quotient_operands(emitter, a, b, ftz, instruction.has("full"))
         return _float_product(emitter, instruction, inverse, a)
-    if rounding(instruction) == "rn":
+    mode = rounding(instruction)
+    if mode == "rn":
         quotient = emitter.binary("fdiv", a, b)
-    else:
-        mode = rounding(instruction)
-        quotient = directed.div(emitter, a, b, mode)
-        if ftz:
-            return canonical(
-                emitter, flush_by(emitter, quotient, directed.div(emitter, scaled_up(emitter, a), b, mode))
-            )
-    return canonical(emitter, flush_if(emitter, ftz, quotient))
+        return canonical(emitter, _flush_quotient(emitter, quotient, a, b) if ftz else quotient)
+    quotient = directed.div(emitter, a, b, mode)
+    if ftz:
+        quotient = flush_by(emitter, quotient, directed.div(emitter, scaled_up(emitter, a), b, mode))
+    return canonical(emitter, quotient)
+
+
+def _flush_quotient(emitter: Emitter, quotient: Value, a: Value, b: Value) -> Value:
+    """Zero where |a / b| is below the least normal number, even if it rounds to that (see `flush_by`): no quotient of floats is
+    so near to it that it would be rounded up to it if exponents had no lower end."""
+    enlarged = emitter.binary("fmul", emitter.intrinsic("llvm.fabs", [a]), emitter.const("float", (126 + 127) << 23))
+    tiny = emitter.fcmp("olt", enlarged, emitter.intrinsic("llvm.fabs", [b]))
+    bits = emitter.bitcast(quotient, "i32")
+    zero = emitter.and_(bits, emitter.const("i32", 1 << 31))
+    return emitter.bitcast(emitter.select(tiny, zero, bits), "float")
 
 
 def rem(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value:

@@ -21,9 +21,7 @@ def _float_add(instruction: Instruction) -> str:
     if instruction.type == "f32" and not shared:
         return "add_ftz"
     if instruction.type == "f64":
-        if not shared:
-            return "add_signaling"
-        return "add_old_nan" if instruction.opcode == "red" else "add"
+        return "add_old_nan" if shared else "add_signaling"
     return "add"
 
 

@@ -72,6 +72,17 @@ def first_nan(emitter: Emitter, result: Value, *operands: Value) -> Value:
     return emitter.bitcast(bits, "double")
 
 
+def second_nan(emitter: Emitter, result: Value, a: Value, b: Value) -> Value:
+    """A sum or product of a and b: of two NaNs b's, as NVIDIA's f64 units give it (f32 and smaller: canonical anyway).
+
+    x86 instructions give the first operand's, but LLVM swaps operands even for a shorter encoding.
+    """
+    one_nan_at_most = a.constant is not None or b.constant is not None or a.text == b.text
+    if result.type != "double" or one_nan_at_most or policy.generate_nan:  # such targets see to it themselves
+        return result
+    return first_nan(emitter, result, b)
+
+
 def flush(emitter: Emitter, value: Value) -> Value:
     """Subnormal numbers to zero of the same sign (`.ftz`), without touching NaNs."""
     integer = f"i{value.bits}"
