@@ -77,3 +77,16 @@ def test_another_number_of_arguments_is_refused(call: str, plain: bool) -> None:
     with pytest.raises(PtxError) as error:
         compile_kernel(module, "k", options)
     assert error.value.code == "PTX-0207" and "takes" in error.value.message
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["vectors", "plain"])
+@pytest.mark.parametrize("space", ["global", "const"])
+def test_a_variable_that_nothing_defines_is_refused(space: str, plain: bool) -> None:
+    """It must not read as 0. The same module may be loaded, and its other kernels run."""
+    text = f".extern .{space} .u32 missing;\n" + entry(
+        f"ld.{space}.u32 %r1, [missing]; st.global.u32 [%wide], %r1; ret;"
+    )
+    module = parse_module(HEADER + text)
+    with pytest.raises(PtxError) as error:
+        compile_kernel(module, "k", CompileOptions(plain=plain, optimization=0, block_shape=(32, 1, 1)))
+    assert error.value.code == "PTX-0203" and "missing" in error.value.message

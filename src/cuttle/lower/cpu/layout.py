@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cuttle.errors import PtxError
 from cuttle.lower.passes.graph import Graph, SsaAddress, SsaOperand, SsaTexture, SsaVector
 from cuttle.ptx.ir import TYPE_BITS, Module, Symbol, Variable
+from cuttle.ptx.undefined import refuse_undefined
 
 LOCAL_ALIGN = 16
 DYNAMIC_ALIGN = 16
@@ -81,6 +82,7 @@ def lay_out(module: Module, *graphs: Graph) -> MemoryLayout:
             elif variable.space == "local":
                 local.append(variable)
             elif variable.space in ("global", "const"):
+                refuse_undefined(variable)
                 result.symbols.append(name)
     # Largest alignment first: no holes but at the end.
     shared.sort(key=lambda variable: -variable.align)

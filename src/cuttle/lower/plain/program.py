@@ -33,6 +33,7 @@ from cuttle.ptx.ir import (
     Variable,
     Vector,
 )
+from cuttle.ptx.undefined import refuse_undefined
 
 FORMALS_AT = 16
 REGISTER_BYTES = 16
@@ -236,6 +237,7 @@ def lay_out_shared(program: Program, names: Sequence[str]) -> None:
             if variable.space == "shared":
                 (dynamic if variable.size_bytes == 0 else shared)[variable.name] = variable
             elif variable.space in ("global", "const") and variable.name not in program.symbols:
+                refuse_undefined(variable)
                 program.symbols.append(variable.name)
     at = 0
     for variable in sorted(shared.values(), key=lambda each: -each.align):
