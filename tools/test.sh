@@ -71,6 +71,15 @@ older() {
 older 12.9 nvidia-cuda-runtime-cu12==12.9.79
 older 11.8 nvidia-cuda-runtime-cu11==11.8.89
 
+# The oldest versions that pyproject.toml promises of the packages that are Python alone, for the tests of the command line.
+oldest=build/oldest-packages
+if [ ! -e "$oldest/done" ]; then
+    stage "installing the oldest packages"
+    rm -rf "$oldest"
+    pip install --quiet --no-deps --target "$oldest" click==8.1.0 platformdirs==4.2.0 pyelftools==0.31 rich==13.7.0
+    touch "$oldest/done"
+fi
+
 check python -m cuttle.client.build
 check python tools/generate.py --check
 check ruff check .

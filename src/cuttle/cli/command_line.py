@@ -37,6 +37,8 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 PIPE_CLOSED = 141
+# Of click 8.2 and later; before, a group without arguments shows its help and ends well.
+NO_ARGUMENTS: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 # What verbs find out about their own arguments: names of things that do not exist, and values that cannot be.
 WRONG_USAGE = frozenset(
     (
@@ -153,10 +155,10 @@ def main(arguments: list[str]) -> int:
     try:
         code = group.main(arguments, prog_name="cuttle", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        sys.stdout.write(error.ctx.get_help() + "\n" if error.ctx else "")
-        return USAGE
     except click.UsageError as error:
+        if isinstance(error, NO_ARGUMENTS):
+            sys.stdout.write(error.ctx.get_help() + "\n" if error.ctx else "")
+            return USAGE
         command = error.ctx.info_name or "cuttle" if error.ctx else "cuttle"
         path = error.ctx.command_path if error.ctx else "cuttle"
         problem = Problem("CLI-0001", error.format_message(), f"`{path} --help` shows what is possible.")

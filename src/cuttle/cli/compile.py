@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +19,13 @@ from cuttle.ptx.printer import print_function, print_instruction
 STAGES = ("ptx", "ir", "llvm", "optimized", "asm", "image")
 
 
-class BlockShape(click.ParamType[tuple[int, int, int]]):
+if TYPE_CHECKING:
+    ShapeType = click.ParamType[tuple[int, int, int]]
+else:
+    ShapeType = click.ParamType  # takes no parameters in click 8.1
+
+
+class BlockShape(ShapeType):
     """`256` or `16,16,1`: one to three extents."""
 
     name = "X,Y,Z"
