@@ -278,3 +278,29 @@ def test_an_interrupt_at_any_moment(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert process.returncode in (130, 0, 1) and "Traceback" not in errors, errors
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1:strict", "utf-8:strict"])
+def test_encodings_and_file_names_that_are_no_text(encoding: str, tmp_path: Path) -> None:
+    """Whatever the terminal's encoding lacks, and whatever a file is called."""
+    folder = os.fsencode(tmp_path) + b"/\xff \xc3\xbc"
+    os.mkdir(folder)
+    file, output = folder + b"/j\xfe.ptx", folder + b"/out\xfd"
+    with open(file, "wb") as copy:
+        copy.write(JULIA.read_bytes())
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": encoding}
+
+    def run(*arguments: str | bytes) -> subprocess.CompletedProcess[bytes]:
+        done = subprocess.run(
+            [sys.executable, "-m", "cuttle", *arguments], capture_output=True, env=environment, check=False
+        )
+        assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
+        return done
+
+    done = run("compile", file, "--emit", "ptx", "-o", output)
+    assert done.returncode == 0 and done.stdout == output + b"\n" and os.path.exists(output)
+    assert b"runs" in run("scan", folder).stdout
+    assert json.loads(run("scan", folder, "--json").stdout)["data"]["files"][0]["path"].endswith("j\\xfe.ptx")
+    assert b"libcuda.so.1" in run("doctor", "library_path", "--program", sys.executable).stdout
+    missing = json.loads(run("compile", file + b"x", "--json").stdout)
+    assert missing["errors"][0]["code"] == "CLI-0501" and "j\\xfe.ptxx" in missing["errors"][0]["message"]

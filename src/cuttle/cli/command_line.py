@@ -14,7 +14,7 @@ import click
 
 from cuttle import __version__
 from cuttle.abi.knobs import KnobError
-from cuttle.cli.render import Style, show
+from cuttle.cli.render import Style, show, write_everything
 from cuttle.cli.result import FINDINGS, USAGE, Problem, Result, failure
 from cuttle.cli.stack import STACK_VERBS
 from cuttle.errors import CuttleError
@@ -151,6 +151,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout = open(os.devnull, "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
+    write_everything(sys.stdout)
     style, stdout = Style(json="--json" in arguments), sys.stdout
     try:
         code = group.main(arguments, prog_name="cuttle", standalone_mode=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from cuttle.cli.result import Problem, Remark, Result, Table, Text
 from cuttle.errors import visible
@@ -47,10 +49,7 @@ def marks(stream: TextIO) -> dict[str, str]:
 def show(result: Result, style: Style) -> None:
     """Print a result; the caller exits with `result.exit_code`."""
     if style.json:
-        import msgspec
-
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result.envelope()), indent=2).decode() + "\n")
-        sys.stdout.flush()
+        show_json(result)
         return
     for block in result.blocks:
         if isinstance(block, Table):
@@ -65,6 +64,53 @@ def show(result: Result, style: Style) -> None:
     sys.stdout.flush()
     for problem in result.errors:
         show_problem(problem, style)
+
+
+def show_json(result: Result) -> None:
+    """The envelope, in UTF-8 whatever the terminal's encoding is."""
+    import msgspec
+
+    try:
+        document = msgspec.json.encode(result.envelope())
+    except UnicodeEncodeError:
+        document = msgspec.json.encode(encodable(msgspec.to_builtins(result.envelope())))
+    data = msgspec.json.format(document, indent=2) + b"\n"
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:  # a stream that holds text only
+        sys.stdout.write(data.decode())
+    else:
+        sys.stdout.flush()
+        buffer.write(data)
+    sys.stdout.flush()
+
+
+def encodable(value: Any) -> Any:
+    """A document in which bytes of file names that are no UTF-8 are written `\\xff`."""
+    if isinstance(value, dict):
+        return {encodable(key): encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [encodable(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return value
+
+
+def write_everything(stream: TextIO) -> None:
+    """From now on the stream takes every text: file names as their bytes, and what its encoding lacks as `\\u2192`."""
+    codecs.register_error("cuttle", unwritable)
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="cuttle")
+
+
+def unwritable(error: UnicodeError) -> tuple[bytes, int]:
+    """A handler of `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return b"".join(
+        bytes([ord(letter) - 0xDC00]) if "\udc80" <= letter <= "\udcff" else letter.encode("ascii", "backslashreplace")
+        for letter in letters
+    ), error.end
 
 
 def show_problem(problem: Problem, style: Style) -> None:
