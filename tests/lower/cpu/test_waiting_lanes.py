@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.lower.cpu.kernels import Array, Block, check, entry
+from cuttle.lower.cpu.compile_kernel import plan_kernel
+from cuttle.lower.cpu.options import CompileOptions, Target
+from cuttle.ptx.parser import parse_module
+from tests.lower.cpu.kernels import HEADER, Array, Block, check, entry
 from tests.lower.cpu.test_warps_and_barriers import LAST
 
 U32 = np.uint32
@@ -156,3 +159,65 @@ END: shfl.sync.idx.b32 result, value, 5, 31, -1; ret;
     expected = np.arange(103, 135, dtype=U32)
     expected[5] = 203
     check(text, WARP, [zeros(32)], [expected], ways=LAST)
+
+
+FLAG_FIRST = """
+      .shared .align 4 .b32 flag; .local .align 4 .b32 kept; setp.ne.u32 %p1, %t, 0; @%p1 bra READY; st.shared.u32 [flag], 0;
+    READY: bar.sync 0; mov.u32 %r1, 0; mov.u32 %r2, 0; setp.ge.u32 %p2, %t, 32; @%p2 bra SET;"""
+FLAG_LAST = """
+    SET: mov.u32 %r5, 8; setp.ne.u32 %p2, %t, 40; @%p2 bra END; st.volatile.shared.u32 [flag], 8;
+    END: st.global.u32 [%wide], %r5; ret;"""
+WAITS = {
+    "branch": """
+    LOOP: setp.ne.u32 %p3, %r1, 0; @%p3 bra END; ld.volatile.shared.u32 %r5, [flag]; setp.eq.u32 %p4, %r5, 0; @%p4 bra NEXT;
+      mov.u32 %r1, 1;
+    NEXT: add.u32 %r2, %r2, 1; bra LOOP;""",
+    "state": """
+      STATES: .branchtargets FIRST, SECOND, END;
+    LOOP: brx.idx %r1, STATES;
+    FIRST: ld.volatile.shared.u32 %r5, [flag]; setp.eq.u32 %p4, %r5, 0; @%p4 bra LOOP; mov.u32 %r1, 1; bra LOOP;
+    SECOND: mov.u32 %r1, 2; bra LOOP;""",
+    "local memory": """
+    LOOP: ld.volatile.shared.u32 %r5, [flag]; st.local.u32 [kept], %r5; ld.local.u32 %r6, [kept]; setp.eq.u32 %p4, %r6, 0;
+      @%p4 bra LOOP; bra END;""",
+    "fence": """
+    LOOP: fence.acq_rel.cta; ld.shared.u32 %r5, [flag]; setp.eq.u32 %p4, %r5, 0; @%p4 bra LOOP; bra END;""",
+    "pause": """
+    LOOP: nanosleep.u32 100; ld.shared.u32 %r5, [flag]; setp.eq.u32 %p4, %r5, 0; @%p4 bra LOOP; bra END;""",
+    "one lane's": """
+      setp.ne.u32 %p5, %t, 3; @%p5 bra END;
+    LOOP: setp.ne.u32 %p3, %r1, 0; @%p3 bra END; ld.volatile.shared.u32 %r5, [flag]; setp.eq.u32 %p4, %r5, 0; @%p4 bra NEXT;
+      mov.u32 %r1, 1;
+    NEXT: add.u32 %r2, %r2, 1; bra LOOP;""",
+    "swap": """
+      mov.u32 %r7, 8;
+    LOOP: atom.shared.cas.b32 %r5, [flag], %r7, 8; setp.eq.u32 %p4, %r5, 8; @%p4 bra END; or.b32 %r7, %r5, 8; bra LOOP;""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", WAITS)
+def test_waits_of_all_kinds_let_the_other_warp_go(how: str) -> None:
+    """The first warp waits for a lane of the second: by a branch, a state, a variable in memory, a plain load with a fence."""
+    text = entry(FLAG_FIRST + WAITS[how] + FLAG_LAST)
+    expected = np.full(64, 8, U32)
+    if how == "one lane's":
+        text = text.replace("setp.ne.u32 %p5, %t, 3;", "mov.u32 %r5, 8; setp.ne.u32 %p5, %t, 3;")
+    check(text, TWO, [zeros()], [expected], ways=LAST)
+
+
+RETRIES = {
+    "add": "ld.global.u32 %r1, [%out]; AGAIN: mov.u32 %r2, %r1; add.u32 %r3, %r2, 3; "
+    "atom.global.cas.b32 %r1, [%out], %r2, %r3; setp.ne.u32 %p1, %r1, %r2; @%p1 bra AGAIN;",
+    "count": "mov.u32 %r1, 0; AGAIN: atom.global.add.u32 %r2, [%out], 1; add.u32 %r1, %r1, 1; "
+    "setp.lt.u32 %p1, %r1, 3; @%p1 bra AGAIN; st.global.u32 [%wide+4], %r2;",
+    "halves": "mov.u32 %r1, 4; AGAIN: atom.global.add.u32 %r2, [%out], 1; shr.u32 %r1, %r1, 1; "
+    "setp.ne.u32 %p1, %r1, 0; @%p1 bra AGAIN; st.global.u32 [%wide+4], %r2;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", RETRIES)
+def test_loops_that_make_progress_do_not_wait(how: str) -> None:
+    """They would be much slower: every value masked, a yield each round."""
+    module = parse_module(HEADER + entry(RETRIES[how] + " ret;"))
+    plan = plan_kernel(module, "k", CompileOptions(block_shape=(64, 1, 1)), Target(True)).kernel
+    assert not plan.spin_loops and not plan.lanes_part
