@@ -147,6 +147,18 @@ def test_a_sweep_says_why_there_is_no_device(cuttle: Any, no_numpy: dict[str, st
     assert done.returncode == 1 and "error[DEV-0108]" in done.stderr and "pip install numpy" in done.stderr
 
 
+def test_the_doctor_names_bad_knobs_and_folders(cuttle: Any, tmp_path: Path) -> None:
+    """Nothing of that is a check that crashes."""
+    file = tmp_path / "file"
+    file.write_text("")
+    for check, name, value, mark in (
+        ("cache", "CUTTLE_CACHE", "maybe", FAILURE), ("memory", "CUTTLE_MEMORY", "lots", FAILURE),
+        ("cache", "CUTTLE_CACHE_DIR", str(file), WARNING), ("cache", "CUTTLE_CACHE_DIR", str(file / "below"), WARNING),
+    ):  # fmt: skip
+        found = json.loads(cuttle("doctor", check, "--json", env={name: value}).stdout)["data"]["checks"][0]
+        assert found["mark"] == mark and value in found["text"] and name in found["hint"], found
+
+
 def test_hints_install_nothing_of_a_stranger() -> None:
     """On PyPI the name `cuttle` is taken by another project."""
     pages = [

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from cuttle.abi.knobs import KnobError
+
 AREAS = ("machine", "installation", "device", "amd", "cache", "program")
 
 OK, WARNING, FAILURE, CRASH = "ok", "warning", "failure", "crash"
@@ -84,5 +86,7 @@ def all_checks() -> dict[str, Check]:
 def run_check(check: Check, context: Context) -> Finding:
     try:
         return check(context)
+    except KnobError as error:
+        return Finding(FAILURE, str(error), f"`cuttle explain {str(error).partition('=')[0]}`")
     except Exception as error:  # a broken check is a finding of its own kind
         return Finding(CRASH, f"the check itself failed: {type(error).__name__}: {error}", "Please report this.")

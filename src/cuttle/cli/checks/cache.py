@@ -19,7 +19,7 @@ def check_cache(context: Context) -> Finding:
         return Finding(WARNING, "compiled kernels are not kept (CUTTLE_CACHE=0)", "Unset CUTTLE_CACHE.")
     folder = Path(cache.root)
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if not os.access(existing, os.W_OK):
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
         return Finding(
             WARNING, f"{folder} cannot be written; every program compiles its kernels anew", "Set CUTTLE_CACHE_DIR."
         )
