@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from cuttle.lower.passes.strongly_connected import strongly_connected
 from cuttle.ptx.ir import Function, Instruction, Module, Symbol
 
 
@@ -27,43 +28,7 @@ def callees(module: Module, function: Function) -> dict[str, None]:
     return found
 
 
-def in_cycles(roots: Iterable[str], calls: dict[str, tuple[str, ...]]) -> set[str]:
-    """Members of cycles among the functions reachable from `roots` (Tarjan, iterative)."""
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    path: list[str] = []
-    on_path: set[str] = set()
-    result: set[str] = set()
-    for root in roots:
-        if root in number:
-            continue
-        number[root] = low[root] = len(number)
-        path.append(root)
-        on_path.add(root)
-        work = [(root, iter(calls[root]))]
-        while work:
-            name, targets = work[-1]
-            for target in targets:
-                if target not in number:
-                    number[target] = low[target] = len(number)
-                    path.append(target)
-                    on_path.add(target)
-                    work.append((target, iter(calls[target])))
-                    break
-                if target in on_path:
-                    low[name] = min(low[name], number[target])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == number[name]:
-                    component = set()
-                    while True:
-                        member = path.pop()
-                        on_path.discard(member)
-                        component.add(member)
-                        if member == name:
-                            break
-                    if len(component) > 1 or name in calls[name]:
-                        result |= component
-    return result
+def in_cycles(roots: Iterable[str], calls: Mapping[str, Sequence[str]]) -> set[str]:
+    """Members of cycles among the functions reachable from `roots`."""
+    components = strongly_connected(roots, calls, calls.__getitem__)
+    return {name for members in components if len(members) > 1 or members[0] in calls[members[0]] for name in members}

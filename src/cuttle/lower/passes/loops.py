@@ -7,10 +7,10 @@ as one loop without inner loops, and its `header` is merely its first entry in r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cuttle.lower.passes.dominance import Successors, predecessors_of, reverse_post_order
+from cuttle.lower.passes.strongly_connected import strongly_connected
 
 
 @dataclass(slots=True)
@@ -67,51 +67,6 @@ class LoopForest:
         return [loop for loop in self.loops if loop.irreducible]
 
 
-def strongly_connected(nodes: Sequence[int], allowed: Iterable[int], successors: Successors) -> list[list[int]]:
-    """Components of the subgraph induced by `allowed` (Tarjan), searched from `nodes` in order; trivial ones included."""
-    inside = set(allowed)
-    number: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_stack: set[int] = set()
-    path: list[int] = []
-    result: list[list[int]] = []
-    for root in nodes:
-        if root in number or root not in inside:
-            continue
-        number[root] = low[root] = len(number)
-        path.append(root)
-        on_stack.add(root)
-        work = [(root, iter(successors[root]))]
-        while work:
-            node, targets = work[-1]
-            for target in targets:
-                if target not in inside:
-                    continue
-                if target not in number:
-                    number[target] = low[target] = len(number)
-                    path.append(target)
-                    on_stack.add(target)
-                    work.append((target, iter(successors[target])))
-                    break
-                if target in on_stack:
-                    low[node] = min(low[node], number[target])
-            else:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == number[node]:
-                    component = []
-                    while True:
-                        member = path.pop()
-                        on_stack.discard(member)
-                        component.append(member)
-                        if member == node:
-                            break
-                    result.append(component)
-    return result
-
-
 def find_loops(successors: Successors) -> LoopForest:
     """The loop nest forest of a graph whose nodes are all reachable from node 0."""
     predecessors = predecessors_of(successors)
@@ -122,7 +77,7 @@ def find_loops(successors: Successors) -> LoopForest:
     while work:
         parent, nodes, removed = work.pop(0)
         allowed = [node for node in nodes if node != removed]
-        components = strongly_connected(allowed, allowed, successors)
+        components = strongly_connected(allowed, allowed, successors.__getitem__)
         found: list[tuple[int, list[int]]] = []
         for component in components:
             if len(component) > 1 or component[0] in successors[component[0]]:
