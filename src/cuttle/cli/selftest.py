@@ -12,7 +12,7 @@ from cuttle.abi.knobs import DEVICE
 from cuttle.cli.command_line import verb
 from cuttle.cli.devices import client_environment, devices, require_device_name
 from cuttle.cli.progress import StepBar
-from cuttle.cli.render import Style
+from cuttle.cli.render import Style, count_text
 from cuttle.cli.result import FINDINGS, OK, Problem, Remark, Result, Table, Text
 from cuttle.errors import CuttleError
 from cuttle.selftest.run import describe, run_selftest
@@ -93,11 +93,12 @@ def result_of(report: SelftestReport, written: list[Path]) -> Result:
     blocks: list[Table | Text | Remark] = [Table(columns, rows, frozenset(columns[1:]))]
     if failures:
         blocks.append(Table(("failed", "why"), [(trouble.name, trouble.reason) for trouble in failures[:SHOWN]]))
+    failed = f"{count_text(len(failures), 'test')} failed"
     proof = f"verifies {report.verifies} on hardware" if report.verifies else f"evidence: {report.evidence}"
-    blocks.append(Text(f"{report.gpu}: {'all is well' if not failures else f'{len(failures)} tests failed'}; {proof}"))
+    blocks.append(Text(f"{report.gpu}: {failed if failures else 'all is well'}; {proof}"))
     if written:
         blocks.append(Remark(f"cuttle: the report is in {written[0]} and {written[1].name}"))
     data = {**msgspec.to_builtins(report), "files": [str(path) for path in written]}
     if not failures:
         return Result("selftest", data, blocks, exit_code=OK)
-    return Result("selftest", data, blocks, [Problem("STS-0201", f"{len(failures)} tests failed")], FINDINGS)
+    return Result("selftest", data, blocks, [Problem("STS-0201", failed)], FINDINGS)

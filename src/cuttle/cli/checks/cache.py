@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from cuttle.cli.checks import OK, WARNING, Context, Finding
-from cuttle.cli.render import size_text
+from cuttle.cli.render import count_text, size_text
 
 
 def check_cache(context: Context) -> Finding:
@@ -25,7 +25,7 @@ def check_cache(context: Context) -> Finding:
         )
     entries = cache.entries()
     free = shutil.disk_usage(existing).free
-    text = f"{len(entries)} kernels, {size_text(sum(size for _, size, _ in entries))} in {folder}"
+    text = f"{count_text(len(entries), 'kernel')}, {size_text(sum(size for _, size, _ in entries))} in {folder}"
     if free < 64 << 20:
         return Finding(
             WARNING, f"{text}; only {size_text(free)} free", "`cuttle cache clear`, or set CUTTLE_CACHE_DIR."

@@ -9,7 +9,7 @@ import msgspec
 
 from cuttle.cli.command_line import verb
 from cuttle.cli.progress import StepBar
-from cuttle.cli.render import Style
+from cuttle.cli.render import Style, count_text
 from cuttle.cli.result import Block, Remark, Result, Table
 from cuttle.cli.stack import root_option
 from cuttle.errors import StackError
@@ -86,7 +86,9 @@ def command(
         report = run_comparison(plan, a, b, bar.watch)
     right = frozenset(COLUMNS) - {"metric", "verdict"}
     blocks: list[Block] = [Table(COLUMNS, [metric_row(found) for found in report.metrics], right)]
-    blocks.append(Remark(f"A: {a_text}; B: {b_text}; {trials} trials of {iterations} iterations each"))
+    blocks.append(
+        Remark(f"A: {a_text}; B: {b_text}; {count_text(trials, 'trial')} of {count_text(iterations, 'iteration')} each")
+    )
     try:
         keep(Root(root_path or default_root()), "bench", report)
     except StackError as error:
