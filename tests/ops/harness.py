@@ -60,7 +60,10 @@ def add_function(
     uniform: frozenset[int] = frozenset(),
     machine: Any = None,
 ) -> None:
-    """`void name(inputs..., carry_in?, outputs..., carry_out?, i64 count)`; operands in `uniform` are scalars."""
+    """`void name(inputs..., carry_in?, outputs..., carry_out?, i64 count)`; operands in `uniform` are scalars.
+
+    For subtractions the carries of the columns are borrows, as in the recordings: CC.CF is the opposite.
+    """
     machine = machine or PureMachine()
     emitter = machine.emitter
     sources = [*form.sources, *([("pred", 1)] if form.carry_in else [])]
@@ -88,8 +91,11 @@ def add_function(
             operands.append(dispatch.immediate(emitter, slot.operand, slot.type))
         else:
             operands.append(queue.pop(0))
-    operands.extend(queue)
-    results = dispatch.apply(machine, form.instruction, operands, [w for _, w in form.destinations], slots)
+    borrows = form.instruction.opcode.startswith("sub")
+    operands.extend(emitter.not_(carry) if borrows else carry for carry in queue)
+    results = list(dispatch.apply(machine, form.instruction, operands, [w for _, w in form.destinations], slots))
+    if form.carry_out and borrows:
+        results[-1] = emitter.not_(results[-1])
     for index, (value, (_, width)) in enumerate(zip(results, destinations, strict=True)):
         bits = storage_bits(width)
         stored = emitter.splat(value, lanes)

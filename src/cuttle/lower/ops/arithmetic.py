@@ -126,7 +126,7 @@ def add(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
 
 
 def sub(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value | tuple[Value, Value]:
-    """`sub`: as `add`; the carry of `sub.cc` is the borrow. 9.7.1.2, 9.7.3.4, 9.7.4.2."""
+    """`sub`: as `add`; the carry of `sub.cc` is that of a + ~b + 1, see `subc`. 9.7.1.2, 9.7.3.4, 9.7.4.2."""
     emitter = machine.emitter
     type_name = instruction.type
     if is_floating(type_name):
@@ -136,7 +136,7 @@ def sub(machine: Machine, instruction: Instruction, a: Value, b: Value) -> Value
     if instruction.has("sat"):
         return emitter.intrinsic("llvm.ssub.sat" if is_signed(type_name) else "llvm.usub.sat", [a, b])
     difference = emitter.sub(a, b)
-    return (difference, emitter.icmp("ult", a, b)) if instruction.has("cc") else difference
+    return (difference, emitter.icmp("uge", a, b)) if instruction.has("cc") else difference
 
 
 def _add_floating(emitter: Emitter, instruction: Instruction, a: Value, b: Value, subtract: bool = False) -> Value:
@@ -187,16 +187,22 @@ def addc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: 
 
 
 def subc(machine: Machine, instruction: Instruction, a: Value, b: Value, carry: Value) -> Value | tuple[Value, Value]:
-    """`subc`: a - (b + CC.CF), borrow out with `.cc`. 9.7.2.4."""
+    """`subc`: a - b less the borrow, carry out with `.cc`. 9.7.2.4.
+
+    The manual's CC.CF is a borrow here. GPUs subtract by adding, a + ~b + CC.CF, and the flag is the adder's carry: 1 for *no*
+    borrow. That shows where additions and subtractions share a flag, as in the 128-bit division that nvcc generates (`subc.cc`,
+    then `addc 0, 0` to look at the sign); also njuffa's answer to stackoverflow.com/questions/66403252.
+    """
     emitter = machine.emitter
+    borrow = emitter.not_(carry)
     if instruction.has("sat"):
-        return _saturating_with_carry(emitter, "sub", a, b, carry)
+        return _saturating_with_carry(emitter, "sub", a, b, borrow)
     first = emitter.sub(a, b)
-    borrow = emitter.cast("zext", carry, a.type)
-    difference = emitter.sub(first, borrow)
+    wide = emitter.cast("zext", borrow, a.type)
+    difference = emitter.sub(first, wide)
     if not instruction.has("cc"):
         return difference
-    return difference, emitter.or_(emitter.icmp("ult", a, b), emitter.icmp("ult", first, borrow))
+    return difference, emitter.and_(emitter.icmp("uge", a, b), emitter.icmp("uge", first, wide))
 
 
 # -- mul, mad, fma ---------------------------------------------------------------------------------------------------
