@@ -74,6 +74,37 @@ def test_all_recorded_forms_pass() -> None:
         ("mul.wide.f32 %d1, %f1, %f2;", "there is no type twice as wide as .f32"),
         ("bar.sync [%d1];", "found an address in brackets where a value of type .u32 is expected"),
         ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f1}, %d1, %r1;", "without a texture operand in brackets"),
+        ("tex.1d.v4.f32.s32 {%f1, %f2, %f3}, [%d1, {%r1}];", "a brace list of 3 where 4 is expected"),
+        ("tex.1d.v4.f32.s32 %f1, [%d1, {%r1}];", "no brace list where one of 4 is expected"),
+        ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f0}|%p1, [%d1, {%r1, %r2, %r3}];", "3 coordinates where .1d expects 1"),
+        ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, %f1];", "1 coordinates where .2d expects 2"),
+        ("tex.3d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2, %f3}];", "3 coordinates where .3d expects 4"),
+        ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2}], {%r1};", "1 offsets where .2d expects 2"),
+        (
+            "tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2, %f3, %f0}], {%r1, %r2};",
+            "2 offsets where .cube expects none",
+        ),
+        (
+            "tex.level.3d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2, %f3, %f0}], %f1, %r1;",
+            "no brace list where the offsets of .3d",
+        ),
+        (
+            "tex.grad.2d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2}], {%f1}, {%f1, %f2};",
+            "1 gradients where .2d expects 2",
+        ),
+        (
+            "tex.grad.1d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1}], %f1, %f2;",
+            "no brace list where the gradients of .1d",
+        ),
+        ("tld4.r.2d.v4.f32.f32 {%f1, %f2}, [%d1, {%f1, %f2}];", "a brace list of 2 where 4 is expected"),
+        ("tld4.r.1d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1}];", "tld4 has no .1d"),
+        ("suld.b.2d.v2.b32.trap {%r1, %r2}, [%d1, {%r1}];", "1 coordinates where .2d expects 2"),
+        ("suld.b.1d.v2.b32.trap {%r1}, [%d1, {%r1}];", "a brace list of 1 where 2 is expected"),
+        ("sust.b.1d.v4.b32.trap [%d1, {%r1}], {%r1, %r2};", "a brace list of 2 where 4 is expected"),
+        ("sured.b.add.2d.u32.trap [%d1, {%r1}], %r2;", "1 coordinates where .2d expects 2"),
+        ("st.async.mbarrier::complete_tx::bytes.v2.b32 [%d1], {%r1}, [%d2];", "a brace list of 1 where 2 is expected"),
+        ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2, %f3, %f0}];", ""),
+        ("suld.b.1d.b32.trap {%r1}, [%d1, {%r1}];", ""),
     ],
 )
 def test_broken_instructions_are_told_in_words(

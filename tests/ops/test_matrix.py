@@ -9,6 +9,7 @@ import re
 import struct
 
 import pytest
+from lowering import lower, lower_plain
 from matrix_golden import fragment_places, mismatches, recorded_places, replay
 from warp_harness import run_warp
 
@@ -303,6 +304,41 @@ def test_refusals(text: str, reason: str) -> None:
     operands = "{%d0, %d1, %d2, %d3}, {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%d0, %d1, %d2, %d3};"
     with pytest.raises(PtxError, match=reason):
         run_warp(f"{text} {operands}", {name: [0] * 32 for name in widths}, {}, widths)
+
+
+@pytest.mark.parametrize(
+    ("text", "operand"),
+    [
+        ("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {LIST8}, [%p];", 0),
+        ("wmma.load.b.sync.aligned.col.m16n16k16.shared.s8 {LIST2}, [%p], %s;", 0),
+        ("wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {LIST8}, [%p], %s;", 0),
+        ("wmma.store.d.sync.aligned.col.m16n16k16.shared.s32 [%p], {LIST8};", 1),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%p], {LIST4}, %s;", 1),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {LIST4}, [%p];", 0),
+        ("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {LIST1}, [%p];", 0),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%p], {LIST2};", 1),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {LIST4}, {LIST4}, {LIST2}, {LIST4};", 0),
+    ],
+)
+def test_the_number_of_registers(text: str, operand: int) -> None:
+    """Every leg takes the number that the fragment has, and no other: fewer would leave out a part, more would make one up."""
+    head = "{ .reg .b64 %p; .reg .b32 %s; .reg .b32 %r<12>; mov.u64 %p, 64; mov.u32 %s, 16; "
+
+    def written(change: int) -> str:
+        parts = re.split(r"LIST(\d)", text)
+        for index in range(1, len(parts), 2):
+            count = int(parts[index]) + (change if index == 1 else 0)
+            parts[index] = ", ".join(f"%r{number}" for number in range(count))
+        return head + "".join(parts) + " }"
+
+    for leg in (lower, lower_plain):
+        assert "define" in leg(written(0))
+        for change in (-1, 1):
+            if "{}" in written(change):
+                continue
+            with pytest.raises(PtxError, match=f"operand {operand} of other than") as caught:
+                leg(written(change))
+            assert caught.value.code == "PTX-0207"
 
 
 def test_sparsity_selector_out_of_range() -> None:

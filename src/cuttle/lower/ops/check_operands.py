@@ -40,6 +40,26 @@ from cuttle.ptx.printer import print_instruction
 VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 PLAIN_VECTORS = frozenset(("ld", "ldu", "st", "atom", "red"))
 """Opcodes whose brace lists are as long as their vector modifier says."""
+VALUE_LISTS = {"tex": 0, "tld4": 0, "suld": 0, "sust": 1, "sured": 1, "st.async": 1}
+"""The same for their values, which are the operand of this number; without a modifier they take a list of one, too."""
+COORDINATES = {
+    "1d": (1, 2, 4), "2d": (2, 4), "3d": (4,), "a1d": (2, 4), "a2d": (4,), "cube": (4,), "acube": (4,), "2dms": (4,), "a2dms": (4,),
+}  # fmt: skip
+"""Lengths of a list of coordinates that ptxas 13.0 takes for each shape; what is beyond the shape's own is passed over."""
+OFFSETS = {"1d": (1, 2, 4), "2d": (2, 4), "3d": (4,), "a1d": (1, 2, 4), "a2d": (2, 4)}
+"""The same for a list of offsets; other shapes have none."""
+GRADIENTS: dict[str, tuple[int, ...]] = {
+    "1d": (1,),
+    "2d": (2,),
+    "3d": (4,),
+    "a1d": (1,),
+    "a2d": (2,),
+    "cube": (4,),
+    "acube": (4,),
+}
+"""The same for each of the two lists of `tex.grad`."""
+GATHERED = ("2d", "a2d", "cube", "acube")
+"""Shapes of `tld4`."""
 WORDS: dict[type, str] = {
     Register: "a register", SelectedRegister: "part of a register", SpecialRegister: "a special register",
     Immediate: "a number", Symbol: "a name", Address: "an address in brackets", Vector: "a brace list",
@@ -190,6 +210,43 @@ def vector_problem(instruction: Instruction) -> str:
             return f"a brace list of {len(operand.elements)} where {wanted or 'no list'} is expected"
     if wanted and not lists and instruction.opcode in PLAIN_VECTORS:
         return f"no brace list where one of {wanted} is expected"
+    return texture_problem(instruction, wanted) if instruction.opcode in VALUE_LISTS else ""
+
+
+def texture_problem(instruction: Instruction, wanted: int) -> str:
+    """Lists of values and of coordinates are as long as the modifiers say: what is missing would be made up."""
+    at = VALUE_LISTS[instruction.opcode]
+    values = instruction.operands[at] if at < len(instruction.operands) else None
+    if isinstance(values, PredicatePair):  # texels, and whether they were there
+        values = values.first
+    if isinstance(values, Vector) and len(values.elements) != max(wanted, 1):
+        return f"a brace list of {len(values.elements)} where {max(wanted, 1)} is expected"
+    if wanted and isinstance(values, Register):
+        return f"no brace list where one of {wanted} is expected"
+    shape = next((name for name in instruction.modifiers if name in COORDINATES), "")
+    place = next((n for n, each in enumerate(instruction.operands) if isinstance(each, TextureOperand)), -1)
+    if not shape or place < 0:
+        return ""
+    texture = instruction.operands[place]
+    assert isinstance(texture, TextureOperand)
+    behind = list(instruction.operands[place + 1 :])
+    lists: list[tuple[str, dict[str, tuple[int, ...]], Vector]] = [("coordinates", COORDINATES, texture.coordinates)]
+    if instruction.has("grad"):
+        for gradient in behind[:2]:
+            if not isinstance(gradient, Vector):
+                return f"no brace list where the gradients of .{shape} are expected"
+            lists.append(("gradients", GRADIENTS, gradient))
+        behind = behind[2:]
+    if instruction.opcode == "tld4" and shape not in GATHERED:
+        return f"tld4 has no .{shape}"
+    if shape == "3d" and any(not isinstance(operand, Vector) for operand in behind[instruction.has("level") :]):
+        return "no brace list where the offsets of .3d are expected"
+    if instruction.opcode in ("tex", "tld4"):
+        lists += [("offsets", OFFSETS, operand) for operand in behind if isinstance(operand, Vector)]
+    for name, lengths, operand in lists:
+        taken = lengths.get(shape, ())
+        if len(operand.elements) not in taken:
+            return f"a list of {len(operand.elements)} {name} where .{shape} expects {taken[0] if taken else 'none'}"
     return ""
 
 

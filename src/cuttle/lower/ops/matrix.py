@@ -60,10 +60,15 @@ def checked_form(machine: Machine, instruction: Instruction) -> MatrixForm:
         machine.refuse("this form of matrix multiplication, which sm_90 does not have", "PTX-0512")
     assert form is not None
     for index, count in operand_registers(form).items():
-        operand = instruction.operands[index]
-        if count != (len(operand.elements) if isinstance(operand, Vector) else 1):
-            machine.refuse(f"operand {index} of other than {count} registers")
+        require_registers(machine, instruction, index, count)
     return form
+
+
+def require_registers(machine: Machine, instruction: Instruction, index: int, count: int) -> None:
+    """Refuses an operand of more or fewer registers than its part of a matrix takes: something would be left out."""
+    operand = instruction.operands[index]
+    if count != (len(operand.elements) if isinstance(operand, Vector) else 1):
+        machine.refuse(f"operand {index} of other than {count} register{'s' if count > 1 else ''}", "PTX-0207")
 
 
 def tile_sums(
@@ -219,7 +224,9 @@ def _pick(emitter: Emitter, choices: Sequence[Value], index: Value) -> Value:
 def _matrix_count(machine: Machine, instruction: Instruction) -> int:
     if not instruction.has("m8n8") or not instruction.has("b16"):
         machine.refuse("matrices other than 8x8 of b16")
-    return next(count for name, count in (("x4", 4), ("x2", 2), ("x1", 1)) if instruction.has(name))
+    count = next(count for name, count in (("x4", 4), ("x2", 2), ("x1", 1)) if instruction.has(name))
+    require_registers(machine, instruction, 0 if instruction.opcode == "ldmatrix" else 1, count)
+    return count
 
 
 def ldmatrix(machine: Machine, instruction: Instruction, address: Any) -> tuple[Value, ...]:

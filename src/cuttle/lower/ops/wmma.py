@@ -17,11 +17,12 @@ from cuttle.lower.ops.dispatch import spell
 from cuttle.lower.ops.matrix import (
     checked_form,
     pack_accumulators,
+    require_registers,
     split_registers,
     tile_sums,
     unpack_accumulators,
 )
-from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, kinds_after_shape, shape_of
+from cuttle.lower.ops.matrix_forms import ELEMENT_BITS, kinds_after_shape, shape_of, wmma_registers
 from cuttle.lower.ops.memory import space_of
 from cuttle.lower.ops.tensor import Element
 from cuttle.lower.ops.tiles import columns_of, rows_of
@@ -115,6 +116,7 @@ def _memory_form(machine: Machine, instruction: Instruction, stride: Value | Non
     role = next(name for name in ("a", "b", "c", "d") if instruction.has(name))
     shape = shape_of(instruction.modifiers)
     kind = kinds_after_shape(instruction.modifiers)[-1]
+    require_registers(machine, instruction, 1 if role == "d" else 0, wmma_registers(role, shape, kind))
     row_major = instruction.has("row")
     if stride is None:
         m, n, k = shape
