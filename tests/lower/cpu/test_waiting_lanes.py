@@ -117,6 +117,24 @@ def test_exited_lanes_and_guards_hold_nobody_up() -> None:
     check(text, WARP, [zeros(32)], [expected], ways=LAST)
 
 
+def test_those_who_wait_for_lanes_that_exit_go_on_together() -> None:
+    """In a loop of the lower half some lanes exit; the upper half waits behind it for all that are left, not for itself."""
+    text = entry("""
+      .shared .align 4 .b32 flag;
+      setp.ne.u32 %p1, %t, 0; @%p1 bra READY; st.shared.u32 [flag], 0;
+    READY: bar.warp.sync -1; mov.u32 %r1, 0; mov.u32 %r2, 0; setp.eq.u32 %p2, %t, 5; @%p2 bra WAIT;
+      setp.ne.u32 %p3, %t, 20; @%p3 bra JOIN; st.volatile.shared.u32 [flag], 1; bra JOIN;
+    WAIT: ld.volatile.shared.u32 %r3, [flag]; setp.eq.u32 %p4, %r3, 0; @%p4 bra WAIT;
+    JOIN: setp.ge.u32 %p5, %t, 16; @%p5 bra ALL;
+    LOOP: add.u32 %r1, %r1, 1; setp.ge.u32 %p6, %t, 0; vote.sync.ballot.b32 %r4, %p6, 0xffff; popc.b32 %r4, %r4;
+      mad.lo.u32 %r2, %r2, 100, %r4; setp.lt.u32 %p7, %t, 4; setp.eq.and.u32 %p7, %r1, 1, %p7; @%p7 exit;
+      setp.lt.u32 %p8, %r1, 3; @%p8 bra LOOP;
+    ALL: redux.sync.add.u32 %r5, 1, -1; mad.lo.u32 %r5, %r2, 100, %r5; st.global.u32 [%wide], %r5; ret;""")
+    expected = np.full(32, 28, U32)
+    expected[:4], expected[4:16] = 0, 16121228
+    check(text, WARP, [zeros(32)], [expected], ways=LAST)
+
+
 def test_barriers_of_a_warp_in_both_branches_meet() -> None:
     """`bar.warp.sync` at two places is one barrier: each half reads what the other wrote before its own."""
     text = entry("""

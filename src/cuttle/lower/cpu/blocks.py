@@ -503,7 +503,7 @@ class BlockWriter:
             if target not in self.scan_blocks:
                 continue
             waiting = e.emit("i32", 1, f"load i32, ptr {region.mask_slot(target)}")
-            some = e.icmp("ne", waiting, e.const("i32", 0))
+            some = e.icmp("ne", self.gates.moving(waiting) if target in plan.gates else waiting, e.const("i32", 0))
             onward = region.fresh_label("onward")
             if spins and target == loop.header and target in plan.masked and plan.is_entry:
                 pause = region.fresh_label("yield")

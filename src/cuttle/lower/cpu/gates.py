@@ -52,9 +52,10 @@ class Gates:
             self.store("released", self.emitter.const("i32", 0))
 
     def leave(self, lanes: Value) -> None:
-        """Lanes exit."""
+        """Lanes exit: those that waited for them have to look again."""
         if self.any:
             self.store("alive", self.emitter.and_(self.load("alive"), self.emitter.not_(lanes)))
+            self.store("stuck", self.emitter.const("i32", 0))
 
     def moving(self, waiting: Value) -> Value:
         """Those of the waiting lanes that are not stuck."""
