@@ -117,21 +117,22 @@ def test_exited_lanes_and_guards_hold_nobody_up() -> None:
     check(text, WARP, [zeros(32)], [expected], ways=LAST)
 
 
-def test_those_who_wait_for_lanes_that_exit_go_on_together() -> None:
-    """In a loop of the lower half some lanes exit; the upper half waits behind it for all that are left, not for itself."""
-    text = entry("""
-      .shared .align 4 .b32 flag;
-      setp.ne.u32 %p1, %t, 0; @%p1 bra READY; st.shared.u32 [flag], 0;
-    READY: bar.warp.sync -1; mov.u32 %r1, 0; mov.u32 %r2, 0; setp.eq.u32 %p2, %t, 5; @%p2 bra WAIT;
-      setp.ne.u32 %p3, %t, 20; @%p3 bra JOIN; st.volatile.shared.u32 [flag], 1; bra JOIN;
-    WAIT: ld.volatile.shared.u32 %r3, [flag]; setp.eq.u32 %p4, %r3, 0; @%p4 bra WAIT;
-    JOIN: setp.ge.u32 %p5, %t, 16; @%p5 bra ALL;
-    LOOP: add.u32 %r1, %r1, 1; setp.ge.u32 %p6, %t, 0; vote.sync.ballot.b32 %r4, %p6, 0xffff; popc.b32 %r4, %r4;
-      mad.lo.u32 %r2, %r2, 100, %r4; setp.lt.u32 %p7, %t, 4; setp.eq.and.u32 %p7, %r1, 1, %p7; @%p7 exit;
-      setp.lt.u32 %p8, %r1, 3; @%p8 bra LOOP;
-    ALL: redux.sync.add.u32 %r5, 1, -1; mad.lo.u32 %r5, %r2, 100, %r5; st.global.u32 [%wide], %r5; ret;""")
-    expected = np.full(32, 28, U32)
-    expected[:4], expected[4:16] = 0, 16121228
+@pytest.mark.parametrize("branch", ["", "!"])
+def test_those_who_wait_for_lanes_that_exit_go_on_together(branch: str) -> None:
+    """In a loop of one half some lanes exit; the other half waits for what the rest writes behind the loop."""
+    text = entry(f"""
+      .shared .align 4 .b32 tile[32]; mov.u32 %r20, tile; shl.b32 %r21, %t, 2; add.u32 %r21, %r21, %r20;
+      xor.b32 %r22, %t, 16; shl.b32 %r22, %r22, 2; add.u32 %r22, %r22, %r20;
+      st.shared.u32 [%r21], 0; bar.warp.sync -1; mov.u32 %r1, 0; mov.u32 %r2, 0;
+      setp.ge.u32 %p5, %t, 16; @{branch}%p5 bra OTHER;
+    LOOP: add.u32 %r1, %r1, 1; setp.ge.u32 %p6, %t, 0; vote.sync.ballot.b32 %r4, %p6, {0xFFFF0000 if branch else 0xFFFF};
+      popc.b32 %r4, %r4; mad.lo.u32 %r2, %r2, 100, %r4; and.b32 %r6, %t, 15; setp.lt.u32 %p7, %r6, 4;
+      setp.eq.and.u32 %p7, %r1, 1, %p7; @%p7 exit; setp.lt.u32 %p8, %r1, 3; @%p8 bra LOOP;
+      st.shared.u32 [%r21], %r2; bar.warp.sync -1; bra END;
+    OTHER: bar.warp.sync -1; ld.shared.u32 %r2, [%r22];
+    END: st.global.u32 [%wide], %r2; ret;""")
+    expected = np.full(32, 161212, U32)
+    expected[:4] = expected[16:20] = 0
     check(text, WARP, [zeros(32)], [expected], ways=LAST)
 
 
