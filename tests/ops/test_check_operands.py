@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from cuttle.abi.ptx_isa import OPCODES
+from cuttle.abi.ptx_isa.refused import refused_by
 from cuttle.errors import PtxError
 from cuttle.lower.amdgpu import compile_kernel as amdgpu
 from cuttle.lower.amdgpu.options import AmdgpuOptions
 from cuttle.lower.cpu import compile_kernel as cpu
 from cuttle.lower.cpu.options import CompileOptions
-from cuttle.lower.ops.check_operands import check_instruction
+from cuttle.lower.ops.check_operands import check_instruction, vocabulary
 from cuttle.ptx.ir import TYPE_BITS, Module
+from cuttle.ptx.opcode_roots import split_opcode
 from cuttle.ptx.parser import parse_module
-from cuttle.sweep.golden import records
+from cuttle.sweep.golden import FOLDER, records
 
 HEAD = """.version 8.0
 .target sm_80
@@ -97,7 +101,6 @@ def test_all_recorded_forms_pass() -> None:
             "no brace list where the gradients of .1d",
         ),
         ("tld4.r.2d.v4.f32.f32 {%f1, %f2}, [%d1, {%f1, %f2}];", "a brace list of 2 where 4 is expected"),
-        ("tld4.r.1d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1}];", "tld4 has no .1d"),
         ("suld.b.2d.v2.b32.trap {%r1, %r2}, [%d1, {%r1}];", "1 coordinates where .2d expects 2"),
         ("suld.b.1d.v2.b32.trap {%r1}, [%d1, {%r1}];", "a brace list of 1 where 2 is expected"),
         ("sust.b.1d.v4.b32.trap [%d1, {%r1}], {%r1, %r2};", "a brace list of 2 where 4 is expected"),
@@ -105,6 +108,8 @@ def test_all_recorded_forms_pass() -> None:
         ("st.async.mbarrier::complete_tx::bytes.v2.b32 [%d1], {%r1}, [%d2];", "a brace list of 1 where 2 is expected"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2, %f3, %f0}];", ""),
         ("suld.b.1d.b32.trap {%r1}, [%d1, {%r1}];", ""),
+        ("sust.b.3d.b32.trap [%d1, {%r1, %r2, %r3, %r3}], %r1;", ""),
+        ("sured.b.add.3d.u32.trap [%d1, {%r1, %r2, %r3, %r3}], %r1;", ""),
     ],
 )
 def test_broken_instructions_are_told_in_words(
@@ -121,6 +126,36 @@ def test_broken_instructions_are_told_in_words(
     assert words in error.message
     assert "expected" in error.message
     assert error.where.instruction
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ld.global.foo.u32 %r1, [%d1];", "ld.global.sat.u32 %r1, [%d1];", "st.global.rn.f32 [%d1], %f0;", "ld.global.v3.u32 {%r1, %r2, %r3}, [%d1];",
+        "atom.global.add.sat.u32 %r1, [%d1], %r2;", "red.global.add.rn.f32 [%d1], %f0;", "bar.sync.foo 0;", "membar.gl.sat;",
+        "tex.1d.foo.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1}];", "shfl.sync.up.sat.b32 %r1, %r2, 1, 0, -1;", "redux.sync.add.sat.s32 %r1, %r2, -1;",
+        "suld.b.1d.b32.foo %r1, [%d1, {%r1}];", "tld4.r.1d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1}];", "activemask.foo.b32 %r1;", "nanosleep.foo.u32 %r1;", "ret.foo;", "exit.foo;", "trap.sat;",
+    ],
+)  # fmt: skip
+@in_every_leg
+def test_unknown_modifiers_are_refused_everywhere(line: str, compile_kernel: Callable[[Module, str], Any]) -> None:
+    module = parse_module(f"{HEAD}.visible .entry k() {{ {REGISTERS} {line} ret; }}")
+    with pytest.raises(PtxError, match=r"is unknown here|brace list") as caught:
+        compile_kernel(module, "k")
+    assert caught.value.code in ("PTX-0304", "PTX-0207")
+
+
+def test_no_modifier_that_ptxas_takes_is_unknown() -> None:
+    """Of all spellings that ptxas 13.0 accepts for sm_80 and sm_90 (`tools/ask_ptxas.py`)."""
+    seen, unknown = 0, set()
+    for line in lzma.open(FOLDER / "accepted_ptx.xz", "rt"):
+        parts = split_opcode(line.split(" ", 2)[2].strip()) if not line.startswith("#") else None
+        row = OPCODES.get(parts[0]) if parts is not None else None
+        if parts is None or row is None or row.status in ("todo", "refuse") or refused_by(parts[0], parts[1]):
+            continue
+        seen += 1
+        unknown |= {(row.name, part) for part in parts[1] if row.syntax and part not in vocabulary(row)}
+    assert seen > 15_000 and not unknown
 
 
 @in_every_leg

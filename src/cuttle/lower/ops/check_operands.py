@@ -16,6 +16,7 @@ from cuttle.abi.ptx_isa.refused import refused_by
 from cuttle.abi.ptx_isa.row import Opcode
 from cuttle.abi.ptx_isa.syntax import expand_all
 from cuttle.errors import CuttleError, PtxError, Where
+from cuttle.lower.ops.coverage import HINTED, HINTS, ORDERINGS, SAME_SPACE
 from cuttle.lower.ops.dispatch import WIDE, Slot, _codes, signature, spell
 from cuttle.ptx.ir import (
     TYPE_BITS,
@@ -58,8 +59,6 @@ GRADIENTS: dict[str, tuple[int, ...]] = {
     "acube": (4,),
 }
 """The same for each of the two lists of `tex.grad`."""
-GATHERED = ("2d", "a2d", "cube", "acube")
-"""Shapes of `tld4`."""
 WORDS: dict[type, str] = {
     Register: "a register", SelectedRegister: "part of a register", SpecialRegister: "a special register",
     Immediate: "a number", Symbol: "a name", Address: "an address in brackets", Vector: "a brace list",
@@ -176,11 +175,19 @@ def words_of(opcode: str) -> frozenset[str]:
     return frozenset(word for words in parts for word in words)
 
 
+@cache
+def vocabulary(row: Opcode) -> frozenset[str]:
+    """What an opcode's modifiers can be. Beside memory, an ordering or a hint that the forms leave out changes nothing."""
+    words = words_of(row.name)
+    return words | HINTS | ORDERINGS | SAME_SPACE.keys() | {"shared", "unified"} if row.family in HINTED else words
+
+
 def unknown_modifier(instruction: Instruction, row: Opcode) -> str:
-    """Pure opcodes: their forms are complete, and a modifier that nobody looks at would be a silent wrong answer."""
-    if row.effects != "pure" or not row.syntax:
+    """A modifier that nobody looks at would be a silent wrong answer."""
+    if not row.syntax:
         return ""
-    return next((part for part in instruction.modifiers if part not in words_of(row.name)), "")
+    known = vocabulary(row)
+    return next((part for part in instruction.modifiers if part not in known), "")
 
 
 def type_problem(instruction: Instruction, row: Opcode) -> str:
@@ -237,9 +244,11 @@ def texture_problem(instruction: Instruction, wanted: int) -> str:
                 return f"no brace list where the gradients of .{shape} are expected"
             lists.append(("gradients", GRADIENTS, gradient))
         behind = behind[2:]
-    if instruction.opcode == "tld4" and shape not in GATHERED:
-        return f"tld4 has no .{shape}"
-    if shape == "3d" and any(not isinstance(operand, Vector) for operand in behind[instruction.has("level") :]):
+    if (
+        instruction.opcode == "tex"
+        and shape == "3d"
+        and any(not isinstance(operand, Vector) for operand in behind[instruction.has("level") :])
+    ):
         return "no brace list where the offsets of .3d are expected"
     if instruction.opcode in ("tex", "tld4"):
         lists += [("offsets", OFFSETS, operand) for operand in behind if isinstance(operand, Vector)]

@@ -22,7 +22,7 @@ SAME_SPACE = {
     "shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param",
 }  # fmt: skip
 # Families in which those modifiers are what they are above; elsewhere (fences, prefetches) they are the instruction.
-_HINTED = ("memory", "atomics", "texture", "asynchronous", "mbarrier", "wmma", "matrix", "conversion")
+HINTED = ("memory", "atomics", "texture", "asynchronous", "mbarrier", "wmma", "matrix", "conversion")
 _EXCEPT = ("prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "isspacep")
 
 
@@ -35,7 +35,7 @@ def canonical(spelling: str) -> tuple[object, ...]:
     opcode, modifiers, types = parts
     row = OPCODES[opcode]
     rest = [name for name in modifiers if name not in TYPE_BITS]
-    if row.family in _HINTED and opcode not in _EXCEPT:
+    if row.family in HINTED and opcode not in _EXCEPT:
         rest = [SAME_SPACE.get(name, name) for name in rest if name not in HINTS and name not in ORDERINGS]
     return opcode, types, tuple(sorted(rest))
 
