@@ -90,3 +90,13 @@ def test_a_variable_that_nothing_defines_is_refused(space: str, plain: bool) -> 
     with pytest.raises(PtxError) as error:
         compile_kernel(module, "k", CompileOptions(plain=plain, optimization=0, block_shape=(32, 1, 1)))
     assert error.value.code == "PTX-0203" and "missing" in error.value.message
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["vectors", "plain"])
+def test_launches_from_kernels_are_refused_by_name(plain: bool) -> None:
+    text = ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f);\n" + entry(
+        "{ .param .b64 f; .param .b64 r; st.param.b64 [f], %out; call.uni (r), __cudaCDP2GetParameterBufferV2, (f); } ret;"
+    )
+    with pytest.raises(PtxError, match="dynamic parallelism") as error:
+        compile_kernel(parse_module(HEADER + text), "k", CompileOptions(plain=plain, optimization=0))
+    assert error.value.code == "PTX-0304"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from cuttle.lower.ops.dispatch import refusal
 from cuttle.ptx.ir import Function, Instruction, Module, Prototype
 
+# What nvcc calls for `<<<...>>>` and streams in device code (CUDA programming guide, "CUDA Dynamic Parallelism").
+DEVICE_LAUNCHES = ("__cudaCDP", "cudaGetParameterBuffer", "cudaLaunchDevice")
+
 
 def formals_of(
     module: Module,
@@ -24,6 +27,10 @@ def formals_of(
     if callee is not None:
         formals = module.functions.get(module.aliases.get(callee, callee))
         if formals is None or formals.statements is None:
+            if callee.startswith(DEVICE_LAUNCHES):
+                raise refusal(
+                    instruction, f"dynamic parallelism is not supported ({callee}: a kernel launches a kernel)"
+                )
             raise refusal(instruction, f"the function {callee} has no body")
     else:
         formals = caller.prototypes.get(prototype or "")
