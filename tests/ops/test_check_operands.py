@@ -108,6 +108,8 @@ def test_all_recorded_forms_pass() -> None:
         ("st.async.mbarrier::complete_tx::bytes.v2.b32 [%d1], {%r1}, [%d2];", "a brace list of 1 where 2 is expected"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f0}, [%d1, {%f1, %f2, %f3, %f0}];", ""),
         ("suld.b.1d.b32.trap {%r1}, [%d1, {%r1}];", ""),
+        ("fence.acquire.sync_restrict::shared::cluster.cluster;", ""),
+        ("fence.release.sync_restrict::shared::cta.cluster;", ""),
         ("sust.b.3d.b32.trap [%d1, {%r1, %r2, %r3, %r3}], %r1;", ""),
         ("sured.b.add.3d.u32.trap [%d1, {%r1, %r2, %r3, %r3}], %r1;", ""),
     ],

@@ -59,6 +59,8 @@ GRADIENTS: dict[str, tuple[int, ...]] = {
     "acube": (4,),
 }
 """The same for each of the two lists of `tex.grad`."""
+WEAKER_FENCES = frozenset(("sync_restrict::shared::cta", "sync_restrict::shared::cluster", "async::generic"))
+"""They restrict what a fence orders (PTX ISA 8.6); ours order everything."""
 WORDS: dict[type, str] = {
     Register: "a register", SelectedRegister: "part of a register", SpecialRegister: "a special register",
     Immediate: "a number", Symbol: "a name", Address: "an address in brackets", Vector: "a brace list",
@@ -179,6 +181,8 @@ def words_of(opcode: str) -> frozenset[str]:
 def vocabulary(row: Opcode) -> frozenset[str]:
     """What an opcode's modifiers can be. Beside memory, an ordering or a hint that the forms leave out changes nothing."""
     words = words_of(row.name)
+    if row.name.partition(".")[0] == "fence":
+        words |= WEAKER_FENCES
     return words | HINTS | ORDERINGS | SAME_SPACE.keys() | {"shared", "unified"} if row.family in HINTED else words
 
 
