@@ -274,3 +274,35 @@ def test_traps_and_assertions_leave_a_fault(target: str) -> None:
     assert gpu.fault()[0] == 4
     record = struct.unpack_from("<IIQ6Q", gpu.buffers[gpu.output], AMDGPU_OUTPUT.bytes)
     assert record == (64, RECORD_ASSERT, 4096, 8192, 77, 12288, 9, 0, 0)
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "reverse"])
+def test_a_wave_waits_for_the_lane_that_waits(schedule: str, target: str) -> None:
+    """Lane 0 spins on what the other wave sets last; the barrier of the warp, and the shuffle behind it, need that lane."""
+    body = (
+        "mov.u32 %r1, tile; and.b32 %r2, %t, 31; shl.b32 %r3, %r2, 2; add.u32 %r3, %r3, %r1; mov.u32 %r4, 5;\n"
+        "setp.ne.u32 %p0, %t, 0; @%p0 bra READY; st.shared.u32 [%r1+128], 0;\n"
+        "READY: bar.sync 0; setp.ge.u32 %p1, %t, 32; @%p1 bra SET; @%p0 bra ALL;\n"
+        "WAIT: ld.volatile.shared.u32 %r4, [%r1+128]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT;\n"
+        "ALL: bar.warp.sync -1; ld.volatile.shared.u32 %r5, [%r3]; shfl.sync.idx.b32 %r6, %r4, 0, 31, -1;\n"
+        "add.u32 %r5, %r5, %r6; st.global.u32 [%out], %r5; bra DONE;\n"
+        "SET: st.shared.u32 [%r3], %r0; fence.acq_rel.cta; bar.warp.sync -1; setp.ne.u32 %p3, %t, 32; @%p3 bra DONE;\n"
+        "st.volatile.shared.u32 [%r1+128], 1000;\nDONE:"
+    )
+    values = np.arange(64) + 7
+    text = entry(body, inside=".shared .align 4 .b8 tile[132];\n")
+    got = launch(text, target, values, 64, schedule=schedule, instruction_limit=10_000_000)
+    np.testing.assert_array_equal(got[:32], values[32:] + 1000)
+
+
+def test_barriers_of_the_warp_in_both_branches_meet(target: str) -> None:
+    body = (
+        "mov.u32 %r1, tile; shl.b32 %r3, %t, 2; xor.b32 %r4, %r3, 64; add.u32 %r3, %r3, %r1; add.u32 %r4, %r4, %r1;\n"
+        "setp.lt.u32 %p0, %t, 16; @%p0 bra ONE;\n"
+        "st.shared.u32 [%r3], %r0; bar.warp.sync -1; ld.shared.u32 %r5, [%r4]; bra DONE;\n"
+        "ONE: add.u32 %r0, %r0, 500; st.shared.u32 [%r3], %r0; bar.warp.sync -1; ld.shared.u32 %r5, [%r4];\n"
+        "DONE: st.global.u32 [%out], %r5;"
+    )
+    values = np.arange(32) + 7
+    got = launch(entry(body, inside=".shared .align 4 .b8 tile[128];\n"), target, values, 32)
+    np.testing.assert_array_equal(got, (LANES ^ 16) + 7 + np.where(LANES >= 16, 500, 0))

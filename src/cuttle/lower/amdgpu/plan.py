@@ -15,6 +15,7 @@ from cuttle.lower.passes.liveness import find_liveness, members
 from cuttle.lower.passes.loops import find_loops
 from cuttle.lower.passes.order_blocks import order_blocks
 from cuttle.lower.passes.split_at_barriers import split_at_barriers
+from cuttle.lower.passes.warp_operations import find_gates, split_at_warp_operations
 from cuttle.ptx.ir import Immediate, Module, Symbol
 
 # LDS words of our own, behind the static variables: one for `bar.red`, then arrivals and generation of 16 barriers.
@@ -56,7 +57,7 @@ class FunctionPlan:
 
     `layout.shared` holds LDS offsets, `layout.local` offsets in this function's own scratch array of `local_bytes`. `formals` are the
     offsets of a real function's parameters and results in `formal_bytes` of its caller's scratch. `reduction_at` and `barriers_at` are LDS
-    offsets of our own words (-1: not used). `scan`: written as a scan, because lanes may part for long.
+    offsets of our own words (-1: not used). `scan`: written as a scan, because lanes may part for long; `gates` are the `.sync` operations its blocks begin with.
     `stack_at`: where in the scratch array the word stands that says how far `alloca` has come; its memory is behind it (-1: no `alloca`).
     """
 
@@ -73,6 +74,7 @@ class FunctionPlan:
     barriers_at: int = -1
     stack_at: int = -1
     scan: bool = field(init=False)
+    gates: dict[int, Node] = field(init=False, default_factory=dict)
     order: list[int] = field(init=False)
     spaces: list[str] = field(init=False)
     places: dict[int, tuple[str, int]] = field(init=False)
@@ -90,6 +92,8 @@ class FunctionPlan:
         self.scan = lanes_part(graph, forest, self.options, is_entry=self.is_entry)
         if self.scan:
             split_at_barriers(graph)
+            split_at_warp_operations(graph)
+            self.gates = find_gates(graph)
             successors = [block.successors for block in graph.blocks]
             self.order = order_blocks(successors, find_loops(successors))
         else:

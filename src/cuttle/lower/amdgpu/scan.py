@@ -7,6 +7,8 @@ it in the next round; in the meantime the one that has it goes ahead.
 
 All branches of the scan itself depend on ballots: the same for all lanes, and convergent, so that LLVM does not thread a lane's jump
 past them. Barriers stand at the start of blocks of their own (`split_at_barriers`), which are entered when every lane is at a barrier.
+`.sync` operations of a warp begin blocks, too: *gates*, which lanes enter when all that the member mask names have come or are
+done. If in a round no lane goes anywhere, those that stand at gates are forced through in the next.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from cuttle.lower.amdgpu.barriers import GROUP, ILLEGAL_FAULT
 from cuttle.lower.amdgpu.plan import is_barrier
 from cuttle.lower.emit import Value
 from cuttle.lower.passes.graph import Exit, Node
+from cuttle.lower.passes.warp_operations import member_mask
 from cuttle.ptx.ir import Immediate
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 PC = "ptr addrspace(5) %pc"
 RELEASED = "ptr addrspace(5) %released"
+FORCED = "ptr addrspace(5) %forced"  # the gate that a lane may pass without the others, or -1
+MOVED = "ptr addrspace(5) %moved"  # whether the lane has gone anywhere in this round
 
 
 def write_scan(writer: FunctionWriter) -> None:
@@ -41,6 +46,9 @@ def write_scan(writer: FunctionWriter) -> None:
     if len(barriers) > 1:
         writer.allocas.append("  %released = alloca i1, align 1, addrspace(5)")
         writer.allocas.append(f"  store i1 false, {RELEASED}")
+    if plan.gates:
+        writer.allocas += ["  %forced = alloca i32, align 4, addrspace(5)", f"  store i32 -1, {FORCED}"]
+        writer.allocas += ["  %moved = alloca i1, align 1, addrspace(5)", f"  store i1 false, {MOVED}"]
     writer.label("scan")
     for place, index in enumerate(plan.order):
         block = plan.graph.blocks[index]
@@ -49,6 +57,8 @@ def write_scan(writer: FunctionWriter) -> None:
         if place in barriers:
             here, waiting, passing, elsewhere = at_barrier(writer, place, here, keys, done)
         else:
+            if index in plan.gates:
+                here = at_gate(writer, plan.gates[index], place, here, done)
             waiting = any_lane(writer, here)
         enter, body, after = (writer.fresh_label(stem) for stem in ("enter", "body", "next"))
         e.line(f"br {waiting.typed}, label %{enter}, label %{after}")
@@ -56,6 +66,9 @@ def write_scan(writer: FunctionWriter) -> None:
         e.line(f"br {here.typed}, label %{body}, label %{after}")
         writer.label(body)
         writer.local, writer.clean = {}, {}
+        if plan.gates:
+            e.line(f"store i1 true, {MOVED}")
+            e.line(f"store i32 -1, {FORCED}")
         nodes = list(block.nodes)
         if place in barriers:
             write_barrier(writer, nodes.pop(0), passing, elsewhere)
@@ -68,6 +81,8 @@ def write_scan(writer: FunctionWriter) -> None:
         else:
             writer.write_ending(index, lambda successor, after=after: go(writer, position[successor], after))  # type: ignore[misc]
         writer.label(after)
+    if plan.gates:
+        end_round(writer)
     left = e.icmp("ne", read_pc(writer), e.const("i32", done))
     more = e.icmp("ne", writer.machine.ballot(left), e.const("i32", 0))
     finish = writer.fresh_label("finish")
@@ -78,6 +93,36 @@ def write_scan(writer: FunctionWriter) -> None:
 
 def any_lane(writer: FunctionWriter, condition: Value) -> Value:
     return writer.emitter.icmp("ne", writer.machine.ballot(condition), writer.emitter.const("i32", 0))
+
+
+def at_gate(writer: FunctionWriter, node: Node, place: int, here: Value, done: int) -> Value:
+    """The lanes that pass a gate at its turn: nobody that they wait for is elsewhere, or they are forced, or take no part."""
+    e = writer.emitter
+    writer.local, writer.clean = {}, {}
+    known = member_mask(writer.plan.graph, node)
+    mask = e.const("i32", known) if isinstance(known, int) else writer.nodes.value(node.operands[-1], "b32")
+    guard = writer.nodes.guard_value(node)
+    taking = here if guard is None else e.and_(here, guard)
+    left = writer.machine.ballot(e.icmp("ne", read_pc(writer), e.const("i32", done)))
+    missing = e.and_(mask, e.and_(left, e.not_(writer.machine.ballot(taking))))
+    passing = e.or_(
+        e.icmp("eq", missing, e.const("i32", 0)),
+        e.icmp("eq", e.emit("i32", 1, f"load i32, {FORCED}"), e.const("i32", place)),
+    )
+    if guard is not None:
+        passing = e.or_(passing, e.not_(guard))
+    writer.local, writer.clean = {}, {}
+    return e.and_(here, passing)
+
+
+def end_round(writer: FunctionWriter) -> None:
+    """If no lane went anywhere, each may pass the gate where it stands."""
+    e = writer.emitter
+    moved = writer.machine.ballot(e.emit("i1", 1, f"load i1, {MOVED}"))
+    force = e.icmp("eq", moved, e.const("i32", 0))
+    before = e.emit("i32", 1, f"load i32, {FORCED}")
+    e.line(f"store {e.select(force, read_pc(writer), before).typed}, {FORCED}")
+    e.line(f"store i1 false, {MOVED}")
 
 
 def barrier_key(node: Node) -> tuple[int, ...] | None:
