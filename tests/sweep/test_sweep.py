@@ -18,6 +18,7 @@ import pytest
 from cuttle.client import build
 from cuttle.errors import SweepError
 from cuttle.sweep import golden
+from cuttle.sweep.device_runs import outcome_of_refusal
 from cuttle.sweep.domains import Item
 from cuttle.sweep.run import Choice, sweep
 from cuttle.sweep.session import Session
@@ -140,6 +141,13 @@ def test_refused_forms_say_so(tmp_path: Path) -> None:
     report = sweep(Choice(folder=tmp_path), tmp_path / "r.sqlite")
     assert report.verdicts[0].outcome == "refused" and "PTX-0511" in report.verdicts[0].text
     assert report.good
+
+
+def test_a_refusal_without_a_rule_is_a_failure() -> None:
+    """Parts of registers in video instructions were once refused by mistake, and sweeps said nothing."""
+    assert outcome_of_refusal("PTX-0304: vadd.s32.s32.s32: operand is not supported here") == "failed"
+    assert outcome_of_refusal("PTX-0511: fma.rz.bf16 has no answer") == "refused"
+    assert outcome_of_refusal("CUDA_ERROR_INVALID_PTX") == "refused"
 
 
 def test_a_matrix_recording_with_too_many_calls_is_refused(tmp_path: Path) -> None:

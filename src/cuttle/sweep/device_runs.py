@@ -28,6 +28,13 @@ Progress = Callable[[float], None]
 AnyRecord = Record | MatrixRecord | CellRecord | Digests
 
 
+def outcome_of_refusal(reason: str) -> str:
+    """What is recorded runs, unless a rule of a list says that it does not (PTX-05xx, on AMD GPUs PTX-06xx, of which the driver API
+    tells nothing but CUDA_ERROR_INVALID_PTX): any other refusal by our compiler is a bug."""
+    by_rule = not reason.startswith("PTX-") or reason.startswith(("PTX-05", "PTX-06"))
+    return "refused" if by_rule else "failed"
+
+
 class Runs:
     """A device and the recordings that its answers are held against. `run` never raises for what a form does."""
 
@@ -125,7 +132,8 @@ class Runs:
 
     def _failure(self, domain: str, name: str, failure: DriverFailure) -> Verdict:
         if failure.result == CUDA_ERROR_INVALID_PTX:
-            return Verdict(domain, name, "refused", text=failure.text or self._reason(domain, name))
+            reason = failure.text or self._reason(domain, name)
+            return Verdict(domain, name, outcome_of_refusal(reason), text=reason)
         return Verdict(domain, name, "failed", text=str(failure))
 
     def _reason(self, domain: str, name: str) -> str:

@@ -19,7 +19,9 @@ ROWS: tuple[Opcode, ...] = (
     Opcode("barrier.cluster", "barrier", ":", "control", syntax=(
         "barrier.cluster.arrive[.release|.relaxed][.aligned]", "barrier.cluster.wait[.acquire][.aligned]",
     ), since=("7.8", "sm_90"), section="9.7.13.3"),
-    Opcode("membar", "barrier", ":", "write", syntax=("membar(.cta|.gl|.sys)",), section="9.7.13.4"),
+    Opcode("membar", "barrier", ":", "write", syntax=(
+        "membar(.cta|.gl|.sys)", "membar.proxy(.alias|.async|.async.global|.async.shared::cta|.async.shared::cluster)",
+    ), section="9.7.13.4"),
     Opcode("fence", "barrier", ": A? X?", "write", syntax=(
         "fence[.sc|.acq_rel|.acquire|.release](.cta|.cluster|.gpu|.sys)", "fence(.acquire|.release).sync_restrict(.shared::cluster|.shared::cta).cluster",
         "fence.proxy(.alias|.async|.async.global|.async.shared::cta|.async.shared::cluster)",
