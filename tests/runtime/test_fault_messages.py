@@ -159,6 +159,43 @@ def test_images_from_the_cache_have_places_too(tmp_path: Path) -> None:
     assert texts[0] == texts[1] and "kernels.cu:13" in texts[1]
 
 
+@pytest.mark.parametrize("tier", ["fast", "optimised"])
+def test_a_time_out_names_what_is_waited_for(tier: str, tmp_path: Path) -> None:
+    """One warp waits for ever in a loop that yields, the other at a barrier: neither is on the stack when time is up."""
+    waiting = (
+        HEADER
+        + """
+.file 1 "/home/me/waits.cu"
+.visible .entry wait(.param .u64 from, .param .u64 to)
+{
+    .reg .pred %p;
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [from];
+    mov.u32 %r1, %tid.x;
+    setp.lt.u32 %p, %r1, 32;
+    @%p bra done;
+again:
+    .loc 1 7 3
+    ld.volatile.global.u32 %r2, [%rd1];
+    .loc 1 8 3
+    setp.eq.u32 %p, %r2, 0;
+    @%p bra again;
+done:
+    .loc 1 9 3
+    bar.sync 0;
+    ret;
+}
+"""
+    )
+    knobs = {"CUTTLE_CACHE_DIR": str(tmp_path / "cache"), "CUTTLE_TIERS": tier, "CUTTLE_TIMEOUT": "0.4"}
+    made = FakeClient(knobs)
+    text = fault(made, "wait", made.allocate(4096), 0, waiting)
+    made.close()
+    assert text.startswith("time-out: kernel wait, block [0,0,0]: it ran for more than 400 ms"), text
+    assert re.search(r"  --> /home/me/waits.cu:7, PTX line \d+: `ld.volatile.global.u32`\n", text), text
+
+
 def test_memory_given_out_while_a_kernel_runs_may_be_used(tmp_path: Path) -> None:
     """A kernel that waits for a pointer and then uses it: the memory was not there when it was launched."""
     waiting = (

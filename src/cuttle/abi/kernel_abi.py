@@ -139,5 +139,6 @@ IMAGE_METADATA: tuple[tuple[str, str], ...] = (
     ("aligned", "[[offset of a byte in the parameters, bits of it that must be 0], ...]: what the code's accesses count on"),
     ("report", "mode, gathers, scatters, versions: for bench reports"),
     ("lines", "[[blob offset, PTX line], ...] for fault messages, ascending; line 0 is code of no instruction that may fault"),
+    ("stops", "[[resume point, PTX line], ...]: the instruction that warps wait at there, for time-outs"),
     ("sites", "PTX line → [instruction, source file, source line] for the lines in `lines`; empty and 0 without .loc"),
 )

@@ -266,6 +266,8 @@ def instructions_of(image: ImagePlan) -> Iterator[Instruction]:
 def image_metadata(image: ImagePlan, kernel: str, linked: Linked) -> dict[str, Any]:
     plan = image.kernel
     counts = plan.counts
+    stops = [[stop.identifier, line] for stop in plan.stops if (line := plan.line_of(stop))]
+    lines = {line for _, line in linked.lines} | {line for _, line in stops}
     mode = "scan" if plan.spin_loops or plan.forest.irreducible else "regions"
     return {
         "name": kernel,
@@ -297,5 +299,6 @@ def image_metadata(image: ImagePlan, kernel: str, linked: Linked) -> dict[str, A
             "lockstep": plan.lockstep,
         },
         "lines": [list(pair) for pair in linked.lines],
-        "sites": fault_sites(instructions_of(image), {line for _, line in linked.lines}, image.kernel.module.files),
+        "stops": stops,
+        "sites": fault_sites(instructions_of(image), lines, image.kernel.module.files),
     }

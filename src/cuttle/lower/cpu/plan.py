@@ -13,6 +13,7 @@ from cuttle.lower.cpu.layout import LOCAL_ALIGN, MemoryLayout
 from cuttle.lower.cpu.memory import AccessCounts
 from cuttle.lower.cpu.options import CompileOptions, Target
 from cuttle.lower.cpu.special import special_shape
+from cuttle.lower.fault_sites import may_fault
 from cuttle.lower.passes import shape as shapes
 from cuttle.lower.passes.dominance import post_dominators
 from cuttle.lower.passes.find_alignment import AlignmentAnalysis
@@ -270,6 +271,22 @@ class KernelPlan:
             if (stop.version, stop.block, stop.node, stop.loop) == (version, block, node, loop) and not stop.meets:
                 return stop
         raise KeyError((version, block, node, loop))
+
+    def line_of(self, stop: Stop) -> int:
+        """PTX line of the instruction at which a warp waits there: the barrier, or what a waiting loop looks at; 0 where lanes
+        stand at different ones."""
+        if stop.meets:
+            return 0
+        if stop.loop < 0:
+            return self.graph.blocks[stop.block].nodes[stop.node].instruction.location.line
+        inside = [
+            node
+            for block in self.order
+            if block in self.forest.loops[stop.loop].blocks
+            for node in self.graph.blocks[block].nodes
+        ]
+        looks = [node for node in inside if may_fault(node.instruction)]
+        return next((node.instruction.location.line for node in [*looks, *inside]), 0)
 
     def pending_at(self, stop: Stop) -> set[int]:
         """Blocks at which other lanes of the warp may wait while some are at a masked stop."""

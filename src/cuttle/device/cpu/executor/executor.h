@@ -37,6 +37,8 @@ typedef struct image {
     uint64_t symbols; /* arena address of the symbol address array */
     uint32_t (*lines)[2]; /* blob offset, PTX line; ascending */
     uint32_t line_count;
+    uint32_t (*stops)[2]; /* resume point, PTX line of the instruction that a warp waits at */
+    uint32_t stop_count;
     double nanoseconds_per_block; /* running estimate, 0: not known yet */
 } image;
 

@@ -179,6 +179,29 @@ static uint32_t line_of_wait(const worker *self, uint64_t offset, const void *co
     return 0;
 }
 
+/* Where a warp of the block waits whose warps are carried on one after the other: one that goes round in a waiting loop, else one
+ * at a barrier. */
+static uint32_t line_of_stop(const worker *self)
+{
+    if (self->current == NULL) {
+        return 0;
+    }
+    const cuttle_block *block = &self->current->block;
+    const cuttle_launch *launch = (const cuttle_launch *)(uintptr_t)block->launch;
+    const cuttle_warp *warps = (const cuttle_warp *)(uintptr_t)block->warps;
+    uint32_t count = (launch->block[0] * launch->block[1] * launch->block[2] + 31) / 32;
+    const image *of = self->running;
+    uint32_t line = 0;
+    for (uint32_t w = 0; w < count; w++) {
+        for (uint32_t i = 0; i < of->stop_count && warps[w].resume != CUTTLE_STEP_DONE; i++) {
+            if (of->stops[i][0] == warps[w].resume && (line == 0 || warps[w].stop == CUTTLE_STOP_YIELD)) {
+                line = of->stops[i][1];
+            }
+        }
+    }
+    return line;
+}
+
 static void on_signal(int number, siginfo_t *facts, void *context)
 {
     if (number == SIGSEGV && facts->si_code == SEGV_ACCERR && was_given_out((uint64_t)(uintptr_t)facts->si_addr)) {
@@ -228,6 +251,9 @@ static void on_signal(int number, siginfo_t *facts, void *context)
         uint64_t offset = counter - (uint64_t)(uintptr_t)of->code;
         if (number == SIGUSR2) {
             jobs->fault_line = line_of_wait(self, offset, context);
+            if (jobs->fault_line == 0) {
+                jobs->fault_line = line_of_stop(self);
+            }
         } else if (offset < of->code_bytes) {
             jobs->fault_instruction = offset;
             jobs->fault_line = image_line(of, offset, 0);

@@ -145,27 +145,28 @@ static uint64_t number(const char *metadata, const char *key, const char *path)
     return value;
 }
 
-static void read_lines(image *loaded, const char *metadata)
+/* The metadata's array of pairs of numbers under a key; NULL and 0 without one, or without memory for it. */
+static uint32_t (*read_pairs(const char *metadata, const char *key, uint32_t *count))[2]
 {
-    const char *array = json_find(metadata, "lines");
-    uint32_t count = 0;
+    const char *array = json_find(metadata, key);
+    uint32_t capacity = 0;
     for (const char *pair = json_first(array); pair != NULL; pair = json_next(pair)) {
-        count++;
+        capacity++;
     }
-    loaded->lines = count != 0 ? calloc(count, sizeof *loaded->lines) : NULL;
-    if (loaded->lines == NULL) {
-        return;
-    }
-    for (const char *pair = json_first(array); pair != NULL; pair = json_next(pair)) {
-        uint64_t offset = 0;
-        uint64_t line = 0;
+    uint32_t(*pairs)[2] = capacity != 0 ? calloc(capacity, sizeof *pairs) : NULL;
+    *count = pairs != NULL ? capacity : 0;
+    uint32_t at = 0;
+    for (const char *pair = json_first(array); pair != NULL && at < *count; pair = json_next(pair)) {
+        uint64_t first = 0;
+        uint64_t second = 0;
         const char *element = json_first(pair);
-        if (element != NULL && json_unsigned(element, &offset) && (element = json_next(element)) != NULL) {
-            json_unsigned(element, &line);
+        if (element != NULL && json_unsigned(element, &first) && (element = json_next(element)) != NULL) {
+            json_unsigned(element, &second);
         }
-        loaded->lines[loaded->line_count][0] = (uint32_t)offset;
-        loaded->lines[loaded->line_count++][1] = (uint32_t)line;
+        pairs[at][0] = (uint32_t)first;
+        pairs[at++][1] = (uint32_t)second;
     }
+    return pairs;
 }
 
 static void check_place(const image *loaded, uint64_t offset, uint64_t bytes, const char *path)
@@ -257,7 +258,8 @@ static image *read_image(const uint8_t *file, size_t bytes, const char *path)
     make_executable(loaded, file + blob_at, metadata, path);
     loaded->blocks = (blocks_function)(uintptr_t)(loaded->code + blocks);
     loaded->step = has_step ? (step_function)(uintptr_t)(loaded->code + step) : NULL;
-    read_lines(loaded, metadata);
+    loaded->lines = read_pairs(metadata, "lines", &loaded->line_count);
+    loaded->stops = read_pairs(metadata, "stops", &loaded->stop_count);
     free(metadata);
     return loaded;
 }
@@ -300,5 +302,6 @@ void image_unload(uint32_t index)
     images[index] = NULL;
     munmap(old->code, (old->code_bytes + PAGE - 1) / PAGE * PAGE);
     free(old->lines);
+    free(old->stops);
     free(old);
 }
