@@ -21,8 +21,9 @@ class Machine:
     """Shared memory and a device, as the device process has them."""
 
     def __init__(
-        self, workers: int = 2, timeout_ms: int = 0, device_class: Callable[..., CpuDevice] = CpuDevice
-    ) -> None:
+        self, workers: int = 2, timeout_ms: int = 0, device_class: Callable[..., CpuDevice] = CpuDevice,
+        covered: int = ARENA_BYTES
+    ) -> None:  # fmt: skip
         control, status, arena = (os.memfd_create(name) for name in ("control", "status", "arena"))
         os.ftruncate(control, wire.CONTROL_BYTES)
         os.ftruncate(status, wire.STATUS_BYTES)
@@ -34,8 +35,8 @@ class Machine:
         self.base = wire.ARENA_BASE
         self.device = device_class(self.shared, workers, timeout_ms)
         self.device.set_limits(self.base + (128 << 20), 16 << 20, 1024)
-        if device_class is CpuDevice:
-            self.device.cover(self.base, ARENA_BYTES)
+        if covered:
+            self.device.cover(self.base, covered)
         self.sequence = 0
         self.device.start()
 

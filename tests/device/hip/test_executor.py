@@ -72,7 +72,7 @@ def image(folder: Path, text: str, kernel: str, **options: Any) -> Path:
 
 
 def started(timeout_ms: int = 0) -> Machine:
-    machine = Machine(timeout_ms=timeout_ms, device_class=hip_device.choose(""))
+    machine = Machine(timeout_ms=timeout_ms, device_class=hip_device.choose(""), covered=0)
     machine.device.cover(machine.base, 4 << 20)
     return machine
 
@@ -217,7 +217,7 @@ def test_memory_at_other_addresses_is_refused(
     fakes: dict[int, Path], monkeypatch: pytest.MonkeyPatch, behaviour: str, text: str
 ) -> None:
     use(monkeypatch, fakes[7], FAKE_HIP_BEHAVIOUR=behaviour)
-    machine = Machine(device_class=hip_device.choose(""))
+    machine = Machine(device_class=hip_device.choose(""), covered=0)
     fault = machine.wait_for_fault(60)
     machine.close()
     assert fault.result == 719 and text in fault.text
@@ -235,10 +235,10 @@ def test_memory_that_runs_out(fakes: dict[int, Path], monkeypatch: pytest.Monkey
 
 def test_choice_of_a_gpu(fakes: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, fakes[7], FAKE_HIP_DEVICES="gfx906,gfx1100,gfx1200")
-    made = Machine(device_class=hip_device.choose("2"))
+    made = Machine(device_class=hip_device.choose("2"), covered=0)
     assert made.device.code_options["target"] == "gfx1200" and made.device.memory_bytes == int(0.9 * (24 << 30))
     made.close()
-    made = Machine(device_class=hip_device.choose(""))
+    made = Machine(device_class=hip_device.choose(""), covered=0)
     assert made.device.code_options["target"] == "gfx1100", "the first that is supported"
     made.close()
     with pytest.raises(NoAmdDevice, match="there is no GPU 3: HIP 7.2.345 sees 3"):

@@ -87,6 +87,22 @@ def test_illegal_address_names_the_kernel(machine: Machine, tmp_path: Path, targ
     assert fault.result == 700 and "kernel add" in fault.text and "global_load" in fault.text
 
 
+def test_memory_that_was_not_given_out_is_none(tmp_path: Path, target: str) -> None:
+    """The arena is larger than what was ever allocated; the rest faults, in pages of 2 MiB as on an NVIDIA GPU."""
+    end = 146 << 20  # behind the heap
+    made = Machine(device_class=RdnaDevice, covered=end)
+    try:
+        number = made.load(image(tmp_path, ADD, "add", target))
+        inside, outside = made.base + end - 128, made.base + end - 124
+        made.launch(number, (1, 1, 1), (32, 1, 1), pack("<QQQI", made.base, made.base, inside, 32))
+        made.wait(60)
+        made.launch(number, (1, 1, 1), (32, 1, 1), pack("<QQQI", made.base, made.base, outside, 32))
+        fault = made.wait_for_fault(60)
+        assert fault.result == 700 and "lane 31" in fault.text, fault.text
+    finally:
+        made.close()
+
+
 def test_without_numpy_there_is_no_device(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     from cuttle.device import needs_numpy
     from cuttle.device.rdna.device import choose

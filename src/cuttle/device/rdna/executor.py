@@ -45,6 +45,7 @@ class Executor(ArenaJobs):
         super().__init__(status, arena, jobs, socket)
         self._memory = Memory()
         self._memory.map(self.arena_base, self.arena)
+        self._memory.give_out(self.arena_base, lambda: self.jobs.u64[wire.JOBS_ARENA_USED_AT // 8])
         self._images: dict[int, tuple[Image, Program]] = {}
         self._output = self._memory.allocate(OUTPUT_BYTES + OUTPUT_AREA_BYTES, 0)
         self._workspace = self._memory.allocate(WORKSPACE_BYTES, 0)

@@ -7,7 +7,7 @@ Addresses are plain 64-bit numbers. An access must lie inside one allocation; wh
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Region:
         self.size = len(data)
         self.bytes = data
         self.writable = writable
+        self.given_out: Callable[[], int] | None = None
         self.words = data[: len(data) // 4 * 4].view(np.uint32)
         self.doubles = data[: len(data) // 8 * 8].view(np.uint64)
 
@@ -73,6 +74,11 @@ class Memory:
         insort(self._bases, address)
         self._regions[address] = region
 
+    def give_out(self, address: int, given_out: Callable[[], int]) -> None:
+        """Of the region at an address only the first bytes may be accessed: as many as `given_out` says when it is asked."""
+        region = self._regions[address]
+        region.given_out, region.size = given_out, given_out()
+
     def unmap(self, address: int) -> None:
         self._bases.remove(address)
         del self._regions[address]
@@ -104,6 +110,8 @@ class Memory:
         place = bisect_right(self._bases, address)
         if place:
             region = self._regions[self._bases[place - 1]]
+            if region.given_out is not None and address + size > region.base + region.size:
+                region.size = region.given_out()
             if address + size <= region.base + region.size:
                 return region
         raise IllegalAddress(f"{size} bytes at {address:#x} are not allocated")
