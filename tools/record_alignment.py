@@ -3,8 +3,8 @@
     python3 tools/record_alignment.py --out FILE    # needs libcuda, no other packages; some minutes
 
 Cases and kernels are those of `tests/alignment/cases.py`. A wrong access costs its process the device for good (even after
-`cuDevicePrimaryCtxReset`), so each case has a process of its own
-and ends with the first error; for a kernel that the driver does not take the answer is what it said.
+`cuDevicePrimaryCtxReset`), so each case has a process of its own and ends with the first error. For a kernel that the driver
+does not take, the answer is what it said.
 """
 
 from __future__ import annotations
