@@ -106,6 +106,11 @@ def function_name(opcode: str) -> str:
 
 
 @cache
+def is_sync(instruction: Instruction) -> bool:
+    """Whether lanes of the warp wait for each other at an operation across it: `shfl.sync`, `elect.sync`."""
+    return instruction.has("sync") or instruction.opcode.endswith(".sync")
+
+
 def find(opcode: str) -> tuple[Opcode, OpFunction]:
     """The row and op function of a root opcode; refuses `todo` and `refuse` rows and the control family."""
     row = row_of(opcode)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cuttle.lower.ops.dispatch import row_of
+from cuttle.lower.ops.dispatch import is_sync, row_of
 from cuttle.lower.passes.find_apart_barriers import ways_apart
 from cuttle.lower.passes.graph import Graph, Node, SsaOperand, ValueRef
 from cuttle.lower.passes.infer_divergence import Influence
@@ -23,7 +23,7 @@ def waits_for_lanes(node: Node) -> bool:
     """Whether the node is a `.sync` operation of a warp."""
     if node.call is not None or node.opcode in ("call", "trap", "brkpt"):
         return False
-    return row_of(node.opcode).effects == "cross" and (node.instruction.has("sync") or "sync" in node.opcode)
+    return row_of(node.opcode).effects == "cross" and is_sync(node.instruction)
 
 
 def member_mask(graph: Graph, node: Node) -> int | SsaOperand:

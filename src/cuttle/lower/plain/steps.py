@@ -233,7 +233,7 @@ def write_across(program: Program, step: Step) -> StepCode:
     asking.instruction = instruction
     e = asking.emitter
     dispatch.signature(instruction)  # what is refused has no member mask to look at
-    if not instruction.has("sync") and not instruction.opcode.endswith(".sync"):
+    if not dispatch.is_sync(instruction):
         needed = e.const("i64", 0)
     elif instruction.has("aligned"):
         needed = e.const("i64", 0xFFFF_FFFF)
