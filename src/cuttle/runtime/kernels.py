@@ -51,16 +51,14 @@ class Image:
     there: launches that were queued before a better tier came still use them."""
 
     __slots__ = (
-        "aligned_bits", "aligned_bytes", "checked", "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small", "stack_bytes", "state",
-        "symbol_names", "symbols",
+        "aligned_bits", "checked", "dropped", "error", "epoch", "file", "index", "local_bytes", "retired", "shape", "small",
+        "stack_bytes", "state", "symbol_names", "symbols",
     )  # fmt: skip
 
     def __init__(self, shape: Shape | None, small: bool, stack_bytes: int = 0, checked: bool = False) -> None:
         self.shape = shape
         self.checked = checked  # it looks at all addresses, whatever the parameters are
-        # Bits of the launch's parameters, as one little-endian number of so many bytes, that must be 0 for the image.
-        self.aligned_bits = 0
-        self.aligned_bytes = 0
+        self.aligned_bits = 0  # of a launch's parameters, as one little-endian number: must be 0 for the image
         self.stack_bytes = stack_bytes  # asked for by a stack limit; 0 for the usual room
         self.small = small  # whether index proofs hold: grid * block fits 31 bits
         self.dropped = False  # its module is gone
@@ -216,7 +214,7 @@ class KernelStore:
         error = self._make_ready(kernel, image)
         if error is not None:
             return None, error
-        end = PARAMETERS_AT + image.aligned_bytes
+        end = PARAMETERS_AT + (image.aligned_bits.bit_length() + 7) // 8
         if int.from_bytes(record[PARAMETERS_AT:end], "little") & image.aligned_bits:
             # Seldom, and mostly about to fail: the image that looks at every access says where.
             image = self._image_for(kernel, block, small, checked=True)
@@ -370,7 +368,6 @@ class KernelStore:
         image.symbol_names = list(metadata.get("symbols", []))
         image.local_bytes = int(metadata.get("local_bytes", 0))
         image.aligned_bits = sum(int(bits) << 8 * int(place) for place, bits in metadata.get("aligned", []))
-        image.aligned_bytes = (image.aligned_bits.bit_length() + 7) // 8
         image.state = READY
 
     def _load(self, kernel: Kernel, image: Image) -> str:
