@@ -1,13 +1,13 @@
 """The emulated GPU's address space: mapped regions, allocations, and bounds on every access.
 
-Addresses are plain 64-bit numbers. An access must lie inside one allocation; what `map` maps is one allocation until
-`set_allocations` says more. Element sizes are in bytes.
+Addresses are plain 64-bit numbers. An access must lie inside one allocation; what `map` maps is one allocation, of which
+`give_out` may say that only the beginning is there. Element sizes are in bytes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,6 @@ class Memory:
         self._bases: list[int] = []
         self._regions: dict[int, Region] = {}
         self._next = FIRST_ADDRESS
-        self._starts: Array | None = None
-        self._ends: Array | None = None
 
     # -- mapping -----------------------------------------------------------------------------------------------------
 
@@ -83,15 +81,6 @@ class Memory:
         self._bases.remove(address)
         del self._regions[address]
 
-    def set_allocations(self, allocations: Iterable[tuple[int, int]] | None) -> None:
-        """Restricts accesses to these (address, bytes), inside the mapped regions; None: no restriction."""
-        if allocations is None:
-            self._starts = self._ends = None
-            return
-        rows = sorted(allocations)
-        self._starts = np.array([start for start, _ in rows], np.uint64)
-        self._ends = np.array([start + size for start, size in rows], np.uint64)
-
     def read(self, address: int, size: int) -> bytes:
         region = self.region_at(address, size)
         return region.bytes[address - region.base : address - region.base + size].tobytes()
@@ -121,13 +110,6 @@ class Memory:
     def _locate(self, addresses: Array, size: int) -> Region | None:
         """The one region that holds all accesses; None if there are several. Raises IllegalAddress."""
         low, high = int(addresses.min()), int(addresses.max())
-        if self._starts is not None and self._ends is not None:
-            after = np.searchsorted(self._starts, addresses, side="right")
-            ends = self._ends[np.maximum(after, 1) - 1]
-            bad = (after == 0) | (addresses + np.uint64(size) > ends)
-            if bad.any() and not self._outside_restriction(addresses[bad], size):
-                first = int(np.argmax(bad))
-                raise IllegalAddress(f"{size} bytes at {int(addresses[first]):#x} are not allocated", first)
         place = bisect_right(self._bases, low)
         if place:
             region = self._regions[self._bases[place - 1]]
@@ -140,15 +122,6 @@ class Memory:
                 fault.position = int(np.argmax(addresses == np.uint64(address)))
                 raise
         return None
-
-    def _outside_restriction(self, addresses: Array, size: int) -> bool:
-        """Whether all lie in memory of the emulator's own (`allocate`), which no list of allocations names."""
-        for address in addresses.tolist():
-            place = bisect_right(self._bases, address)
-            if not place or address < FIRST_ADDRESS or address >= self._next:
-                return False
-            self.region_at(address, size)
-        return True
 
     def load(self, addresses: Array, size: int) -> list[Array]:
         """Loads of 1, 2 or 4n bytes: one uint32 array for each word (bytes and halves zero-extended)."""
