@@ -61,7 +61,6 @@ class RegionEmitter:
         self.clean: dict[int, Shaped] = {}
         self.fields: dict[str, Value] = {}
         self.declared: set[str] = set()
-        self.masks_used: set[int] = set()
         self.labels = 0
         self.slots = 0
         self.warp = Value("i32", "%warp")
@@ -471,19 +470,16 @@ class RegionEmitter:
 
     def mask_slot(self, block: int) -> str:
         """The slot that says which lanes wait to execute a block."""
-        name = f"%wait{block}"
-        if block not in self.masks_used:
-            self.masks_used.add(block)
-            self.allocas.append(f"  {name} = alloca i32, align 4")
-            self.zeroed.append(f"  store i32 0, ptr {name}")
-        return name
+        return self.zeroed_slot(f"%wait{block}", "i32", 4)
 
     def gate_slot(self, name: str, llvm_type: str = "i32") -> str:
         """A slot of the state of gates (`gates.py`): no lanes, to begin with."""
-        slot = f"%gate.{name}"
+        return self.zeroed_slot(f"%gate.{name}", llvm_type, 64)
+
+    def zeroed_slot(self, slot: str, llvm_type: str, align: int) -> str:
         if slot not in self.declared:
             self.declared.add(slot)
-            self.allocas.append(f"  {slot} = alloca {llvm_type}, align 64")
+            self.allocas.append(f"  {slot} = alloca {llvm_type}, align {align}")
             self.zeroed.append(f"  store {llvm_type} zeroinitializer, ptr {slot}")
         return slot
 
