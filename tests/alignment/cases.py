@@ -7,9 +7,10 @@ up to the first error.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cuttle.sweep.driver import Driver, DriverFailure
 
@@ -17,6 +18,7 @@ RECORD = Path(__file__).with_name("h200.json")
 OFFSETS = (0, 64, 32, 16, 8, 4, 2, 1)
 """Bytes that are added to an address that is a multiple of 128."""
 
+WARP = 32
 SPACES = ("global", "shared", "local", "const", "generic")
 REGISTERS = {8: "%h", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
 
@@ -257,14 +259,15 @@ ret;
 
 def answer(driver: Driver, case: Case, offset: int) -> int:
     """The `CUresult` that the kernel ends with; loading the module may raise DriverFailure."""
-    module, target = driver.load(kernel(case).encode()), driver.allocate(16384)
+    return result_of(driver, kernel(case), 0, [ctypes.c_uint64(offset)])
+
+
+def result_of(driver: Driver, text: str, shift: int, arguments: Sequence[Any]) -> int:
+    """The `CUresult` of one warp of kernel `k`, whose first argument is `shift` bytes into 16 KiB of zeros."""
+    module, target = driver.load(text.encode()), driver.allocate(16384)
     driver.write(target, bytes(16384))
-    function = ctypes.c_void_p()
-    driver.call("cuModuleGetFunction", ctypes.byref(function), module, b"k")
-    values = [target, ctypes.c_uint64(offset)]
-    pointers = (ctypes.c_void_p * 2)(*[ctypes.addressof(value) for value in values])
     try:
-        driver.call("cuLaunchKernel", function, 1, 1, 1, 32, 1, 1, 0, None, pointers, None)
+        driver.launch(module, "k", [ctypes.c_uint64(target.value + shift), *arguments], WARP, WARP)
         driver.synchronize()
     except DriverFailure as failure:
         return failure.result

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cuttle.sweep.driver import Driver, DriverFailure
+from cuttle.sweep.driver import Driver
+from tests.alignment.cases import result_of
 
 LANES = 32
 WORD = (1 << 64) - 1
@@ -156,23 +157,11 @@ def main() -> None:
 
 
 def launch(driver: Driver, text: str, shift: int, given: dict[str, int]) -> int:
-    module, target = driver.load(text.encode()), driver.allocate(16384)
-    function = ctypes.c_void_p()
-    driver.call("cuModuleGetFunction", ctypes.byref(function), module, b"k")
-    values = [
-        ctypes.c_uint64(target.value + shift), ctypes.c_uint64(given["first"]), ctypes.c_uint64(given["second"]),
-        ctypes.c_uint32(given["third"]),
-    ]  # fmt: skip
-    pointers = (ctypes.c_void_p * 4)(*[ctypes.addressof(value) for value in values])
-    try:
-        driver.call("cuLaunchKernel", function, 1, 1, 1, LANES, 1, 1, 0, None, pointers, None)
-        driver.synchronize()
-    except DriverFailure as failure:
+    numbers = [ctypes.c_uint64(given["first"]), ctypes.c_uint64(given["second"]), ctypes.c_uint32(given["third"])]
+    result = result_of(driver, text, shift, numbers)
+    if result:
         driver.reset()
-        return failure.result
-    driver.unload(module)
-    driver.free(target)
-    return 0
+    return result
 
 
 if __name__ == "__main__":

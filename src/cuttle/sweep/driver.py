@@ -108,10 +108,12 @@ class Driver(DriverLibrary):
     def synchronize(self) -> None:
         self.call("cuCtxSynchronize")
 
-    def launch(self, module: ctypes.c_void_p, name: str, arguments: Sequence[Any], threads: int) -> None:
-        """Start a kernel with at least `threads` threads in blocks of 128; arguments are ctypes values."""
+    def launch(
+        self, module: ctypes.c_void_p, name: str, arguments: Sequence[Any], threads: int, block: int = BLOCK
+    ) -> None:
+        """Start a kernel with at least `threads` threads in blocks of 128, or of `block`; arguments are ctypes values."""
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
         pointers = (ctypes.c_void_p * len(arguments))(*[ctypes.addressof(argument) for argument in arguments])
-        blocks = (threads + BLOCK - 1) // BLOCK
-        self.call("cuLaunchKernel", function, blocks, 1, 1, BLOCK, 1, 1, 0, None, pointers, None)
+        blocks = (threads + block - 1) // block
+        self.call("cuLaunchKernel", function, blocks, 1, 1, block, 1, 1, 0, None, pointers, None)
